@@ -1,0 +1,118 @@
+// swift-tools-version: 6.2
+import PackageDescription
+
+/// Every Swift target is held to the same rules: language mode 6 (the tools version's default), no warning, and
+/// imports that say what they leak.
+let strict: [SwiftSetting] = [
+    .treatAllWarnings(as: .error),
+    .enableUpcomingFeature("ExistentialAny"),
+    .enableUpcomingFeature("MemberImportVisibility"),
+    .enableUpcomingFeature("InternalImportsByDefault"),
+]
+
+func shared(_ name: String, _ dependencies: [Target.Dependency] = [], resources: [Resource]? = nil) -> Target {
+    .target(
+        name: name, dependencies: dependencies, path: "Sources/Shared/\(name)", resources: resources,
+        swiftSettings: strict)
+}
+
+/// The C side: narrow shims whose public headers include no system header (they would clash with Glibc's module).
+func shim(_ name: String, libraries: [String] = [], cxx: [CXXSetting] = []) -> Target {
+    .target(
+        name: name, path: "Sources/Shared/\(name)", cSettings: [.define("_GNU_SOURCE")], cxxSettings: cxx,
+        linkerSettings: libraries.map { .linkedLibrary($0) })
+}
+
+func group(_ folder: String, _ name: String, _ dependencies: [Target.Dependency], main: Bool = false) -> Target {
+    main
+        ? .executableTarget(
+            name: name, dependencies: dependencies, path: "Sources/\(folder)/\(name)", swiftSettings: strict)
+        : .target(name: name, dependencies: dependencies, path: "Sources/\(folder)/\(name)", swiftSettings: strict)
+}
+
+func tests(_ name: String, _ dependencies: [Target.Dependency], path: String? = nil) -> Target {
+    .testTarget(
+        name: name, dependencies: dependencies + ["TestSupport"], path: path ?? "Tests/\(name)", swiftSettings: strict)
+}
+
+let package = Package(
+    name: "ratchet",
+    products: [
+        .executable(name: "ratchet-ingress", targets: ["IngressMain"]),
+        .executable(name: "ratchet-verifier", targets: ["Verifier"]),
+        .executable(name: "ratchet-writer", targets: ["Writer"]),
+        .executable(name: "ratchet", targets: ["CLI"]),
+    ],
+    targets: [
+        shim("CLinux"),
+        shim("CHiredis", libraries: ["hiredis"]),
+        shim("CLibpq", libraries: ["pq"]),
+        shim("COpenSSL", libraries: ["crypto"]),
+        shim("CSimdjson", libraries: ["simdjson"]),
+
+        shared("Bytes", ["COpenSSL"]),
+        shared("JSON", ["CSimdjson"]),
+        shared("Wire", ["Bytes", "JSON"]),
+        shared("Jobs", ["Bytes"]),
+        shared("EventLoop", ["CLinux"]),
+        shared("HTTP", ["CLinux", "EventLoop"]),
+        shared("Redis", ["CHiredis", "EventLoop"]),
+        shared("Postgres", ["CLibpq", "EventLoop"]),
+        shared("Trust", ["Bytes", "COpenSSL", "JSON", "Wire"]),
+        shared("RedisQueue", ["Bytes", "EventLoop", "Jobs", "Redis"]),
+        shared(
+            "Store", ["Bytes", "EventLoop", "JSON", "Postgres", "Wire"], resources: [.embedInCode("Migrations")]),
+        shared("Service", ["Bytes", "EventLoop", "HTTP"]),
+
+        group(
+            "Ingress", "IngressCore", ["Bytes", "EventLoop", "HTTP", "JSON", "Jobs", "Redis", "Service", "Wire"]),
+        group(
+            "Ingress", "IngressMain",
+            ["EventLoop", "HTTP", "IngressCore", "Jobs", "Redis", "RedisQueue", "Service"], main: true),
+        group("Workers", "WorkerCore", ["EventLoop", "Jobs", "Redis", "RedisQueue", "Service"]),
+        group(
+            "Workers", "Verifier",
+            ["Bytes", "EventLoop", "Jobs", "Redis", "RedisQueue", "Service", "Trust", "Wire", "WorkerCore"],
+            main: true),
+        group(
+            "Workers", "Writer",
+            [
+                "Bytes", "EventLoop", "Jobs", "Postgres", "Redis", "RedisQueue", "Service", "Store", "Wire",
+                "WorkerCore",
+            ], main: true),
+        group(
+            "Ops", "OpsCore",
+            [
+                "Bytes", "EventLoop", "JSON", "Jobs", "Postgres", "Redis", "RedisQueue", "Service", "Store", "Trust",
+                "Wire",
+            ]),
+        group("Ops", "CLI", ["EventLoop", "OpsCore", "Service"], main: true),
+
+        .target(
+            name: "TestSupport", dependencies: ["Bytes", "COpenSSL", "EventLoop", "Postgres", "Redis"],
+            path: "Tests/Support", swiftSettings: strict),
+        tests("BytesTests", ["Bytes"]),
+        tests("WireTests", ["Bytes", "JSON", "Wire"]),
+        tests("JobsTests", ["Jobs"]),
+        tests("EventLoopTests", ["EventLoop"]),
+        tests("HTTPTests", ["EventLoop", "HTTP"]),
+        tests("RedisTests", ["EventLoop", "Redis"]),
+        tests("PostgresTests", ["EventLoop", "Postgres"]),
+        tests("TrustTests", ["Bytes", "JSON", "Trust", "Wire"]),
+        tests("RedisQueueTests", ["EventLoop", "Jobs", "Redis", "RedisQueue"]),
+        tests("StoreTests", ["Bytes", "EventLoop", "JSON", "Postgres", "Store", "Wire"]),
+        tests("ServiceTests", ["EventLoop", "HTTP", "Service"]),
+        tests("IngressTests", ["Bytes", "EventLoop", "HTTP", "IngressCore", "JSON", "Jobs", "Wire"]),
+        tests(
+            "WorkerTests",
+            [
+                "Bytes", "EventLoop", "Jobs", "Postgres", "Redis", "RedisQueue", "Store", "Trust", "Verifier", "Wire",
+                "WorkerCore", "Writer",
+            ]),
+        tests("OpsTests", ["EventLoop", "JSON", "OpsCore", "Postgres", "Store"]),
+        tests("Conformance", ["JSON"]),
+        tests("EndToEnd", ["Bytes", "EventLoop", "JSON", "Postgres", "Redis"]),
+    ],
+    cLanguageStandard: .c17,
+    cxxLanguageStandard: .cxx17
+)

@@ -1,0 +1,3 @@
+#ifndef RATCHET_CLIBPQ_H
+#define RATCHET_CLIBPQ_H
+#endif

@@ -1,0 +1,3 @@
+#ifndef RATCHET_CSIMDJSON_H
+#define RATCHET_CSIMDJSON_H
+#endif
