@@ -110,7 +110,7 @@ let package = Package(
                 "WorkerCore", "Writer",
             ]),
         tests("OpsTests", ["EventLoop", "JSON", "OpsCore", "Postgres", "Store"]),
-        tests("Conformance", ["JSON"]),
+        tests("Conformance", ["EventLoop", "HTTP", "JSON"]),
         tests("EndToEnd", ["Bytes", "EventLoop", "JSON", "Postgres", "Redis"]),
     ],
     cLanguageStandard: .c17,
