@@ -74,6 +74,10 @@ package protocol JobSource: Sendable {
     /// At most that many jobs, live lanes first. Waits up to about a second for the first one; empty when there was
     /// none, when the queue refuses (paused, not seeded) or is away: the caller just asks again.
     func fetch(atMost count: Int) async -> [FetchedJob]
+    /// Notes that a suspected job (delivered more than once without an answer) starts alone, before it runs.
+    /// - Returns: how many starts alone, this one included, have not ended; nil when the queue did not answer, and the
+    ///   job must then not be started now.
+    func startAlone(_ job: FetchedJob) async -> Int?
     /// Ends the queue's hold on these jobs. Kept and tried again until it succeeds; returns when it has, or when
     /// the source is closed (the jobs are then delivered again).
     func settle(_ settlements: [Settlement]) async

@@ -18,6 +18,7 @@ package final class MemoryQueue: JobSink, Sendable {
         var pending: Set<String> = []
         var dead: [DeadLetter] = []
         var answers: [AcceptResult] = []
+        var alone: [Int64: Int] = [:]
         var stopped = false
         var sleepers: [CheckedContinuation<Void, Never>] = []
     }
@@ -83,7 +84,25 @@ package final class MemoryQueue: JobSink, Sendable {
             return queue.take(stage, count)
         }
 
+        package func startAlone(_ job: FetchedJob) async -> Int? { queue.startAlone(job) }
+
         package func settle(_ settlements: [Settlement]) async { queue.settle(settlements) }
+    }
+
+    private func startAlone(_ job: FetchedJob) -> Int {
+        state.withLock { state in
+            state.alone[job.header.stamp, default: 0] += 1
+            return state.alone[job.header.stamp] ?? 0
+        }
+    }
+
+    /// Hands out again what is pending, as after a worker's death.
+    package func redeliver(_ jobs: [FetchedJob]) {
+        state.withLock { state in
+            for job in jobs where state.pending.remove(job.entryID) != nil {
+                state.add(job.header, job.payload, job.lane, deliveries: job.deliveries)
+            }
+        }
     }
 
     private func take(_ stage: Stage, _ count: Int) -> [FetchedJob] {
@@ -107,6 +126,7 @@ package final class MemoryQueue: JobSink, Sendable {
         let sleepers = state.withLock { state in
             for settlement in settlements where state.pending.remove(settlement.job.entryID) != nil {
                 let job = settlement.job
+                state.alone[job.header.stamp] = nil
                 switch settlement.action {
                 case .done: break
                 case .forward(let lane, let payload):
