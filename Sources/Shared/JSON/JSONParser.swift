@@ -92,6 +92,27 @@ package final class JSONParser {
         return withExtendedLifetime(self) { nodes[index] }
     }
 
+    /// The index of the value of the last member of that name. The caller has just read the object's node with `node`,
+    /// so that `index` and `count` are of the present document; the nodes of its members lie behind it (the shim counts
+    /// them as it appends them).
+    func lastMember(named name: UnsafeBufferPointer<UInt8>, ofObjectAt index: Int, count: UInt32) -> Int? {
+        guard let nodes, let text else { return nil }
+        return withExtendedLifetime(self) {
+            var found: Int?
+            var key = index + 1
+            for _ in 0..<count {
+                let node = nodes[key]
+                if Int(node.length) == name.count
+                    && UnsafeBufferPointer(start: text + Int(node.offset), count: name.count).elementsEqual(name)
+                {
+                    found = key + 1
+                }
+                key = Int(nodes[key + 1].next)
+            }
+            return found
+        }
+    }
+
     /// Lends the text of a string or number node of the present document. The shim keeps offset and length of its nodes
     /// inside `text`, which stands still until the next parse and lives as long as self.
     func withBytes<Result>(of node: csimdjson_node, _ body: (UnsafeBufferPointer<UInt8>) -> Result) -> Result {
