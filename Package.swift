@@ -89,8 +89,10 @@ let package = Package(
         group("Ops", "CLI", ["EventLoop", "OpsCore", "Service"], main: true),
 
         .target(
-            name: "TestSupport", dependencies: ["Bytes", "COpenSSL", "EventLoop", "Postgres", "Redis"],
-            path: "Tests/Support", swiftSettings: strict),
+            name: "CTestPKI", path: "Tests/Support/CTestPKI", linkerSettings: [.linkedLibrary("crypto")]),
+        .target(
+            name: "TestSupport", dependencies: ["Bytes", "COpenSSL", "CTestPKI", "EventLoop", "Postgres", "Redis"],
+            path: "Tests/Support", exclude: ["CTestPKI"], swiftSettings: strict),
         tests("BytesTests", ["Bytes"]),
         tests("WireTests", ["Bytes", "JSON", "Wire"]),
         tests("JobsTests", ["Jobs"]),
