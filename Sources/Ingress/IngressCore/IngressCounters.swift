@@ -1,3 +1,5 @@
+internal import Wire
+
 /// What one loop has counted since the start, for metrics. Every key comes from a closed list.
 package struct IngressCounters: Sendable {
     /// Answers by route and status.
@@ -38,9 +40,9 @@ package struct IngressCounters: Sendable {
         microseconds[route, default: 0] += nanoseconds / 1000
     }
 
-    mutating func note(ignored: [String], oddities odd: [String]) {
-        for field in ignored { ignoredFields[field, default: 0] += 1 }
-        for oddity in odd { oddities[oddity, default: 0] += 1 }
+    mutating func note(ignored: [OptionalField], oddities odd: [Oddity]) {
+        for field in ignored { ignoredFields[field.rawValue, default: 0] += 1 }
+        for oddity in odd { oddities[oddity.rawValue, default: 0] += 1 }
     }
 
     /// The sum of several loops' counts.

@@ -1,5 +1,5 @@
 package import HTTP
-internal import Wire
+package import Wire
 
 /// Answers of the SDK API. Every one, errors included, carries the CORS headers and is never cached (seed 000).
 package enum SDKAnswer {
@@ -37,14 +37,14 @@ package enum SDKAnswer {
     /// Over a limit: a retry helps after that many seconds.
     package static func limited(seconds: Int) -> HTTPResponse {
         error(
-            WireError(code: .rateLimited, message: "too many requests"),
+            .rateLimited,
             headers: [("Retry-After", String(max(1, seconds)))])
     }
 
     /// Nothing was stored and a retry helps. The delay is jittered, so that phones don't come back all at once.
     package static func unavailable(_ message: String) -> HTTPResponse {
         error(
-            WireError(code: .serverError, message: message), status: 503,
+            WireError(.serverError, message), status: 503,
             headers: [("Retry-After", String(Int.random(in: 1...5)))])
     }
 }

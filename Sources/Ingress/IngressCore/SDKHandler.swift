@@ -77,20 +77,20 @@ package final class SDKHandler: @unchecked Sendable {
             case 500...: .serverError
             default: .malformedRequest
             }
-        return SDKAnswer.error(WireError(code: code, message: failure.message), status: failure.status)
+        return SDKAnswer.error(WireError(code, failure.message), status: failure.status)
     }
 
     private func route(_ request: HTTPRequest) async -> HTTPResponse {
         let identify = request.path == Self.identifyPath
         guard identify || request.path == Self.attributePath else {
-            return SDKAnswer.error(WireError(code: .notFound, message: "there is no such path"))
+            return SDKAnswer.error(WireError(.notFound, "there is no such path"))
         }
         switch request.method {
         case .options: return SDKAnswer.options()
         case .post: break
         default:
             return SDKAnswer.error(
-                WireError(code: .methodNotAllowed, message: "only POST and OPTIONS are answered here"),
+                WireError(.methodNotAllowed, "only POST and OPTIONS are answered here"),
                 headers: [("Allow", "POST, OPTIONS")])
         }
         let client = dependencies.clients.of(request)
@@ -109,13 +109,13 @@ package final class SDKHandler: @unchecked Sendable {
     }
 
     private func identify(_ request: HTTPRequest, _ client: PeerAddress) async throws(WireError) -> HTTPResponse {
-        var validated = try IdentifyWrite.validate(request.body, with: parser)
+        var validated = try Validated<IdentifyWrite>(body: request.body, using: parser)
         counters.note(ignored: validated.ignoredFields, oddities: validated.oddities)
         validated.write.proof = try proof(request, client)
         let write = validated.write
         switch try resolve(write.bundleID) {
         case .unavailable(let response): return response
-        case .dropped: return SDKAnswer.success(WireAnswer.dropped)
+        case .dropped: return SDKAnswer.success(SuccessBody.dropped)
         case .organization(let organization):
             let result = await dependencies.sink.accept(
                 NewJob(
@@ -123,20 +123,20 @@ package final class SDKHandler: @unchecked Sendable {
                     payload: write.encodePayload(), limit: limit(write.bundleID, write.appUserID),
                     traceparent: RequestIDs.traceparent(of: request)))
             return answer(result) {
-                WireAnswer.identified(
+                SuccessBody.identify(
                     id: UUIDv8.customer(organization: organization, appUserID: write.appUserID).description)
             }
         }
     }
 
     private func attribute(_ request: HTTPRequest, _ client: PeerAddress) async throws(WireError) -> HTTPResponse {
-        var validated = try AttributeWrite.validate(request.body, with: parser)
+        var validated = try Validated<AttributeWrite>(body: request.body, using: parser)
         counters.note(ignored: validated.ignoredFields, oddities: validated.oddities)
         validated.write.proof = try proof(request, client)
         let write = validated.write
         switch try resolve(write.bundleID) {
         case .unavailable(let response): return response
-        case .dropped: return SDKAnswer.success(WireAnswer.dropped)
+        case .dropped: return SDKAnswer.success(SuccessBody.dropped)
         case .organization(let organization):
             // Only a signature needs the verifier; everything else goes straight to the writer.
             var lane = Lane.write
@@ -146,20 +146,18 @@ package final class SDKHandler: @unchecked Sendable {
                     kind: .attribute, lane: lane, organization: organization, subject: write.appUserID,
                     payload: write.encodePayload(), limit: limit(write.bundleID, write.appUserID),
                     traceparent: RequestIDs.traceparent(of: request)))
-            return answer(result) { WireAnswer.ok }
+            return answer(result) { SuccessBody.ok }
         }
     }
 
     /// Who sent this. Until devices can enrol no token is live, so every `Authorization` is a 401: the SDKs enrol
     /// again once and then go on without.
     private func proof(_ request: HTTPRequest, _ client: PeerAddress) throws(WireError) -> WriteProof {
-        guard BearerToken(authorization: request.headers.first("authorization")) == .absent else {
-            throw WireError(code: .invalidToken, message: "the device token is not valid")
-        }
-        let reason = UnattestedReason.normalized(request.headers.first("x-revenuehog-unattested"))
-        counters.unattested[reason ?? "none", default: 0] += 1
+        guard !request.headers.contains("authorization") else { throw .invalidToken }
+        let reason = UnattestedReason(header: request.headers.first("x-revenuehog-unattested"))
+        counters.unattested[reason?.rawValue ?? "none", default: 0] += 1
         return WriteProof(
-            attested: false, unattestedReason: reason, addressHash: dependencies.addressHash.of(client))
+            attested: false, unattestedReason: reason?.rawValue, addressHash: dependencies.addressHash.of(client))
     }
 
     private enum Target {

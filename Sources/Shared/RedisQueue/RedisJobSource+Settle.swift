@@ -1,3 +1,4 @@
+internal import EventLoop
 package import Jobs
 internal import Redis
 

@@ -150,7 +150,7 @@ package final class Worker: @unchecked Sendable {
             return Settlement(job, .forward(to: lane, payload: payload))
         case .permanent(let reason, let text):
             count(job, "dead")
-            log.warning("a job was buried", ["kind": job.header.kind.rawValue, "reason": reason])
+            log.warn("a job was buried", ["kind": job.header.kind.rawValue, "reason": reason])
             return Settlement(job, .dead(reason: reason, text: text))
         case .transient(let text):
             let attempts = job.header.attempts + 1
@@ -185,7 +185,7 @@ package final class Worker: @unchecked Sendable {
     private func openBreaker(_ down: DependencyDown) {
         if !breakerOpen { counters.breakerOpened += 1 }
         breakerOpen = true
-        log.limited(.warning, "a dependency is away; fetching stopped", ["dependency": down.dependency, "text": down.text])
+        log.limited(.warn, "a dependency is away; fetching stopped", ["dependency": down.dependency, "text": down.text])
     }
 
     private func closeBreaker() {
