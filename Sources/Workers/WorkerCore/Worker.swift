@@ -13,33 +13,19 @@ package final class Worker: @unchecked Sendable {
         package init() {}
     }
 
-    /// Counts since the start, by lane and outcome, for metrics.
-    package struct Counters: Sendable {
-        package var outcomes: [Key: Int64] = [:]
-        package var batches: Int64 = 0
-        package var batchJobs: Int64 = 0
-        /// Milliseconds from acceptance to settlement, summed over jobs that ended here.
-        package var stageLatency = LatencyHistogram()
-        /// Times the breaker opened.
-        package var breakerOpened: Int64 = 0
-
-        package struct Key: Hashable, Sendable {
-            package let lane: Lane
-            package let outcome: String
-        }
-    }
-
-    package private(set) var counters = Counters()
     /// True while a dependency is away and nothing is fetched.
     package private(set) var breakerOpen = false
     /// Jobs fetched and not settled.
-    package private(set) var inHand = 0
+    package private(set) var inHand = 0 {
+        didSet { metrics.inHand.set(inHand) }
+    }
 
     private let loop: EventLoop
     private let source: any JobSource
     private let handler: any JobHandler
     private let configuration: Configuration
     private let log: Log
+    private let metrics: WorkerMetrics
     private var stopping = false
 
     /// Pause after a dependency failed, doubled up to the cap: workers must go on within five seconds of its return.
@@ -50,13 +36,14 @@ package final class Worker: @unchecked Sendable {
 
     package init(
         loop: EventLoop, source: any JobSource, handler: any JobHandler, configuration: Configuration = .init(),
-        log: Log
+        log: Log, metrics: WorkerMetrics
     ) {
         self.loop = loop
         self.source = source
         self.handler = handler
         self.configuration = configuration
         self.log = log
+        self.metrics = metrics
     }
 
     /// Ends `run` after the batch in hand. What could not be settled by then stays pending; its owner releases it.
@@ -95,8 +82,7 @@ package final class Worker: @unchecked Sendable {
                 let outcomes = try await handler.handle(part)
                 precondition(outcomes.count == part.count, "a handler answered for another number of jobs")
                 closeBreaker()
-                counters.batches += 1
-                counters.batchJobs += Int64(part.count)
+                metrics.batchSizes.observe(Int64(part.count))
                 for (job, outcome) in zip(part, outcomes) { settlements.append(settlement(job, outcome)) }
                 remaining = remaining.dropFirst(part.count)
             } catch {
@@ -134,10 +120,8 @@ package final class Worker: @unchecked Sendable {
         guard !settlements.isEmpty else { return }
         await source.settle(settlements)
         inHand -= settlements.count
-        let now = loop.time.wallMilliseconds
-        for settlement in settlements {
-            counters.stageLatency.add(milliseconds: now - settlement.job.header.enqueuedMilliseconds)
-        }
+        let now = loop.time.wallMicroseconds
+        for settlement in settlements { metrics.stageLatency.observe(now - settlement.job.header.stamp) }
     }
 
     private func settlement(_ job: FetchedJob, _ outcome: JobOutcome) -> Settlement {
@@ -179,18 +163,20 @@ package final class Worker: @unchecked Sendable {
     }
 
     private func count(_ job: FetchedJob, _ outcome: String) {
-        counters.outcomes[Counters.Key(lane: job.lane, outcome: outcome), default: 0] += 1
+        metrics.count(job.lane, outcome)
     }
 
     private func openBreaker(_ down: DependencyDown) {
-        if !breakerOpen { counters.breakerOpened += 1 }
+        if !breakerOpen { metrics.breakerOpened.add() }
         breakerOpen = true
+        metrics.breakerOpen.set(1)
         log.limited(.warn, "a dependency is away; fetching stopped", ["dependency": down.dependency, "text": down.text])
     }
 
     private func closeBreaker() {
         guard breakerOpen else { return }
         breakerOpen = false
+        metrics.breakerOpen.set(0)
         log.info("the dependency is back", [:])
     }
 }
