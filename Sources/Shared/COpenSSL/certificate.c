@@ -72,7 +72,9 @@ void copenssl_certificate_subject(const copenssl_certificate *certificate, char 
 }
 
 int copenssl_certificate_is_authority(const copenssl_certificate *certificate) {
-    return X509_check_ca(x509(certificate)) != 0;
+    // X509_check_ca alone passes over a claimed authority whose key usage forbids signing certificates.
+    return X509_check_ca(x509(certificate)) != 0
+        || (X509_get_extension_flags(x509(certificate)) & EXFLAG_CA) != 0;
 }
 
 int copenssl_certificate_is_root(const copenssl_certificate *certificate) {

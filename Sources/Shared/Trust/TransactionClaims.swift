@@ -30,7 +30,7 @@ struct TransactionClaims {
 
     /// When Apple signed it; every payload of theirs but AppTransaction has it.
     func signedDate() throws(Refusal) -> Int64 {
-        guard let date = try date("signedDate", "signedDate is no integer of milliseconds") else {
+        guard let date = try date("signedDate") else {
             throw Refusal(.badClaim, "signedDate is missing")
         }
         return date
@@ -42,26 +42,26 @@ struct TransactionClaims {
         let originalTransactionID = try identifier("originalTransactionId")
         let bundleID = try identifier("bundleId")
         let productID = try identifier("productId")
-        guard let purchaseDate = try date("purchaseDate", "purchaseDate is no integer of milliseconds") else {
+        guard let purchaseDate = try date("purchaseDate") else {
             throw Self.notATransaction
         }
         return TransactionFacts(
             transactionID: transactionID, originalTransactionID: originalTransactionID, bundleID: bundleID,
-            productID: productID, environment: try text("environment", "environment is no text") ?? "",
+            productID: productID, environment: try text("environment") ?? "",
             purchaseDate: purchaseDate,
-            originalPurchaseDate: try date("originalPurchaseDate", "originalPurchaseDate is no integer of milliseconds"),
-            expiresDate: try date("expiresDate", "expiresDate is no integer of milliseconds"),
+            originalPurchaseDate: try date("originalPurchaseDate"),
+            expiresDate: try date("expiresDate"),
             signedDate: signedDate,
-            type: try text("type", "type is no text"),
-            ownership: try text("inAppOwnershipType", "inAppOwnershipType is no text"),
-            revocationDate: try date("revocationDate", "revocationDate is no integer of milliseconds"),
-            revocationReason: try integer("revocationReason", "revocationReason is no integer"),
-            isUpgraded: try flag("isUpgraded", "isUpgraded is no boolean"),
-            price: try integer("price", "price is no integer"),
-            currency: try text("currency", "currency is no text"),
-            storefront: try text("storefront", "storefront is no text"),
-            appAccountToken: try text("appAccountToken", "appAccountToken is no text"),
-            quantity: try integer("quantity", "quantity is no integer"),
+            type: try text("type"),
+            ownership: try text("inAppOwnershipType"),
+            revocationDate: try date("revocationDate"),
+            revocationReason: try integer("revocationReason"),
+            isUpgraded: try flag("isUpgraded"),
+            price: try integer("price"),
+            currency: try text("currency"),
+            storefront: try text("storefront"),
+            appAccountToken: try text("appAccountToken"),
+            quantity: try integer("quantity"),
             payloadDigest: digest)
     }
 
@@ -74,7 +74,7 @@ struct TransactionClaims {
             }
         }
         if let environments = expectation.environments {
-            guard let environment = try text("environment", "environment is no text") else {
+            guard let environment = try text("environment") else {
                 throw Refusal(.wrongEnvironment, "it names no environment")
             }
             guard environments.contains(where: { $0.utf8.elementsEqual(environment.utf8) }) else {
@@ -97,27 +97,27 @@ struct TransactionClaims {
         return text
     }
 
-    private func text(_ name: StaticString, _ fault: String) throws(Refusal) -> String? {
+    private func text(_ name: StaticString) throws(Refusal) -> String? {
         guard let value = value(name) else { return nil }
-        guard let text = value.string else { throw Refusal(.badClaim, fault) }
+        guard let text = value.string else { throw Refusal(.badClaim, "\(name) is no text") }
         return text
     }
 
-    private func integer(_ name: StaticString, _ fault: String) throws(Refusal) -> Int64? {
+    private func integer(_ name: StaticString) throws(Refusal) -> Int64? {
         guard let value = value(name) else { return nil }
-        guard let integer = value.int64 else { throw Refusal(.badClaim, fault) }
+        guard let integer = value.int64 else { throw Refusal(.badClaim, "\(name) is no 64-bit integer") }
         return integer
     }
 
-    private func date(_ name: StaticString, _ fault: String) throws(Refusal) -> Int64? {
-        guard let date = try integer(name, fault) else { return nil }
-        guard Self.saneMilliseconds.contains(date) else { throw Refusal(.badClaim, fault) }
+    private func date(_ name: StaticString) throws(Refusal) -> Int64? {
+        guard let date = try integer(name) else { return nil }
+        guard Self.saneMilliseconds.contains(date) else { throw Refusal(.badClaim, "\(name) is out of range") }
         return date
     }
 
-    private func flag(_ name: StaticString, _ fault: String) throws(Refusal) -> Bool? {
+    private func flag(_ name: StaticString) throws(Refusal) -> Bool? {
         guard let value = value(name) else { return nil }
-        guard let flag = value.bool else { throw Refusal(.badClaim, fault) }
+        guard let flag = value.bool else { throw Refusal(.badClaim, "\(name) is no boolean") }
         return flag
     }
 }

@@ -5,7 +5,7 @@ internal import Bytes
 package struct TrustedRoot: Sendable {
     /// The certificate's bytes.
     package let der: [UInt8]
-    /// RFC 2253 text, such as `CN=Apple Root CA - G3,…`.
+    /// RFC 2253 text, the most general part first: `C=US,O=Apple Inc.,…,CN=Apple Root CA - G3`.
     package let subject: String
     /// Milliseconds since 1970.
     package let notBefore: Int64
