@@ -36,7 +36,8 @@ package final class DropCounter: @unchecked Sendable {
         }
     }
 
-    private func flush() async {
+    /// Hands the counts over now.
+    package func flush() async {
         guard !counts.isEmpty else { return }
         let batch = counts
         counts.removeAll(keepingCapacity: true)

@@ -49,9 +49,6 @@ package final class SDKHandler: @unchecked Sendable {
     package static let identifyPath = "/api/sdk/v1/identify"
     package static let attributePath = "/api/sdk/v1/attribute"
 
-    /// The caps of bodies by path, for the server's configuration.
-    package static func bodyLimit(_ head: HTTPRequestHead) -> Int { SDKLimits.bodyBytes }
-
     package init(_ dependencies: Dependencies) {
         self.dependencies = dependencies
         requestIDs = RequestIDs()

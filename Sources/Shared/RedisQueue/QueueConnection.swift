@@ -1,6 +1,5 @@
 package import EventLoop
 package import Redis
-internal import RedisQueue
 package import Service
 
 /// The way from a process' settings to the Redis that holds the queue.
