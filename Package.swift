@@ -62,7 +62,7 @@ let package = Package(
         shared("RedisQueue", ["Bytes", "EventLoop", "Jobs", "Redis"]),
         shared(
             "Store", ["Bytes", "EventLoop", "JSON", "Postgres", "Wire"], resources: [.embedInCode("Migrations")]),
-        shared("Service", ["Bytes", "EventLoop", "HTTP"]),
+        shared("Service", ["Bytes", "CLinux", "EventLoop", "HTTP"]),
 
         group(
             "Ingress", "IngressCore", ["Bytes", "EventLoop", "HTTP", "JSON", "Jobs", "Redis", "Service", "Wire"]),
