@@ -62,7 +62,7 @@ let package = Package(
         shared("RedisQueue", ["Bytes", "EventLoop", "Jobs", "Redis", "Service"]),
         shared(
             "Store", ["Bytes", "EventLoop", "JSON", "Postgres", "Wire"], resources: [.embedInCode("Migrations")]),
-        shared("Service", ["Bytes", "EventLoop", "HTTP"]),
+        shared("Service", ["Bytes", "CLinux", "EventLoop", "HTTP"]),
 
         group(
             "Ingress", "IngressCore",
