@@ -1,8 +1,8 @@
-/// The checks on field texts that requests and payloads share. All look at UTF-8 bytes or scalars, never at Swift's
+/// The checks on field texts that requests, payloads and operators' commands share. All look at UTF-8 bytes or scalars, never at Swift's
 /// canonical equivalence.
-enum TextRules {
+package enum TextRules {
     /// 1 to 255 bytes, no control character, not only white space, none of the refused words.
-    static func isUserID(_ text: String) -> Bool {
+    package static func isUserID(_ text: String) -> Bool {
         let bytes = text.utf8
         guard !bytes.isEmpty && bytes.count <= SDKLimits.appUserIDBytes && !hasControl(text) else { return false }
         // Most ids start with a visible ASCII character.
@@ -23,7 +23,7 @@ enum TextRules {
     }
 
     /// 1 to 255 of `[A-Za-z0-9._-]`, a letter or digit first.
-    static func isBundleID(_ text: String) -> Bool {
+    package static func isBundleID(_ text: String) -> Bool {
         let bytes = text.utf8
         guard let first = bytes.first, isAlphanumeric(first), bytes.count <= SDKLimits.bundleIDBytes else {
             return false
@@ -34,14 +34,15 @@ enum TextRules {
     }
 
     /// 1 to 4,096 bytes without white space or control characters.
-    static func isOriginalTransactionID(_ text: String) -> Bool {
+    package static func isOriginalTransactionID(_ text: String) -> Bool {
         let bytes = text.utf8
         guard !bytes.isEmpty && bytes.count <= SDKLimits.originalTransactionIDBytes else { return false }
         if bytes.allSatisfy({ $0 > 0x20 && $0 < 0x7f }) { return true }
         return !hasControl(text) && !text.unicodeScalars.contains { $0.properties.isWhitespace }
     }
 
-    static func isProductID(_ text: String) -> Bool {
+    /// 1 to 255 bytes.
+    package static func isProductID(_ text: String) -> Bool {
         !text.utf8.isEmpty && text.utf8.count <= SDKLimits.productIDBytes
     }
 
