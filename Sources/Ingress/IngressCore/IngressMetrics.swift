@@ -1,6 +1,7 @@
-internal import EventLoop
+package import EventLoop
 internal import HTTP
 package import Service
+internal import RedisQueue
 internal import Wire
 
 /// The ingress' numbers for Prometheus, copied from the loops' own counts once a second.
@@ -34,7 +35,7 @@ package final class IngressMetrics: Sendable {
         func single(_ name: String, _ help: String) -> CopiedCounter { CopiedCounter(metrics.counter(name, help)) }
         func family(_ name: String, _ help: String, _ label: String, _ values: [String]) -> [String: CopiedCounter] {
             let counters = metrics.counters(name, help, labels: [label: values])
-            return values.reduce(into: [:]) { $0[$1] = CopiedCounter(counters[values: $1]) }
+            return values.reduce(into: [:]) { $0[$1] = CopiedCounter(counters[$1]) }
         }
         let byStatus = metrics.counters(
             "ratchet_http_answers_total", "Answers by route and status.",
@@ -42,11 +43,11 @@ package final class IngressMetrics: Sendable {
         var answers: [IngressCounters.Answer: CopiedCounter] = [:]
         for route in Self.routes {
             for status in Self.statuses {
-                answers[.init(route: route, status: status)] = CopiedCounter(byStatus[values: route, String(status)])
+                answers[.init(route: route, status: status)] = CopiedCounter(byStatus[route, String(status)])
             }
         }
         self.answers = answers
-        otherAnswers = CopiedCounter(byStatus[values: "other", "other"])
+        otherAnswers = CopiedCounter(byStatus["other", "other"])
         latency = family(
             "ratchet_http_answer_microseconds_total", "Time spent answering, waiting for the queue included.", "route",
             Self.routes)

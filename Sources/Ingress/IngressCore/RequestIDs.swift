@@ -1,5 +1,5 @@
 internal import Bytes
-package import HTTP
+internal import HTTP
 internal import Jobs
 
 /// Names requests, so that a complaint can be followed through the logs.

@@ -1,9 +1,9 @@
 internal import Bytes
 package import EventLoop
 package import HTTP
-package import JSON
+internal import JSON
 package import Jobs
-package import Wire
+internal import Wire
 
 /// The SDK API on one event loop: routes, checks in the documented order, and the way into the queue.
 ///

@@ -26,15 +26,16 @@ struct IngressMain {
                 loops.append(
                     try await loop.run { ingressLoop(loop, client, context, addresses, loopCount: count) })
             }
-            context.operations.addReadiness("redis") { await redisHealth(clients) }
-            context.operations.addReadiness("directory") { await directoryHealth(loops) }
-            for part in loops { context.operations.addLiveness(of: part.loop, "loop") }
-            let metrics = IngressMetrics(context.metrics)
             let parts = loops
+            let connections = clients
+            context.operations.addReadiness("redis") { await redisHealth(connections) }
+            context.operations.addReadiness("directory") { await directoryHealth(parts) }
+            for part in parts { context.operations.addLiveness(of: part.loop, "loop") }
+            let metrics = IngressMetrics(context.metrics)
             context.loop.spawn { await metrics.copyUntilCancelled(parts, on: context.loop) }
 
             var port = context.settings.ingressPort
-            for part in loops {
+            for part in parts {
                 let wanted = port
                 do {
                     // Port 0 lets the kernel choose once; the other loops share what it chose.
@@ -59,7 +60,7 @@ struct IngressMain {
                     }
                 }
             }
-            for client in clients { await client.close() }
+            for client in connections { await client.close() }
         }
     }
 

@@ -1,5 +1,6 @@
 internal import EventLoop
 internal import Glibc
+internal import Jobs
 internal import Service
 internal import Trust
 internal import WorkerCore

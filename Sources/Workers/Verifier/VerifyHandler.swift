@@ -2,7 +2,7 @@ package import EventLoop
 package import Jobs
 package import Trust
 internal import Wire
-package import WorkerCore
+internal import WorkerCore
 
 /// Looks at the signed transactions of a batch, on all cores, and passes every job on to the writer with what it
 /// proved or why it proved nothing. A bad signature is no error of the job: it is simply not proof.

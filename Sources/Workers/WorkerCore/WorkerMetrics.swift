@@ -30,7 +30,7 @@ package final class WorkerMetrics: Sendable {
             "ratchet_jobs_settled_total", "Jobs settled, by lane and outcome.",
             labels: ["lane": lanes, "outcome": Self.outcomeNames])
         let fetched = metrics.counters("ratchet_jobs_fetched_total", "Jobs fetched.", labels: ["lane": lanes])
-        self.fetched = stage.lanes.reduce(into: [:]) { $0[$1] = CopiedCounter(fetched[values: $1.name]) }
+        self.fetched = stage.lanes.reduce(into: [:]) { $0[$1] = CopiedCounter(fetched[$1.name]) }
         reclaimed = CopiedCounter(
             metrics.counter("ratchet_jobs_reclaimed_total", "Jobs taken over from dead or stuck workers."))
         lost = CopiedCounter(
@@ -52,7 +52,7 @@ package final class WorkerMetrics: Sendable {
         inHand = metrics.gauge("ratchet_jobs_in_hand", "Jobs fetched and not settled.")
     }
 
-    func count(_ lane: Lane, _ outcome: String) { outcomes[values: lane.name, outcome].add() }
+    func count(_ lane: Lane, _ outcome: String) { outcomes[lane.name, outcome].add() }
 
     /// Copies what the queue's side of the worker has counted, once a second.
     func copyUntilCancelled(loop: EventLoop, source: RedisJobSource) async {
