@@ -56,7 +56,7 @@ let package = Package(
         shared("Jobs", ["Bytes"]),
         shared("EventLoop", ["CLinux"]),
         shared("HTTP", ["CLinux", "EventLoop"]),
-        shared("Redis", ["CHiredis", "EventLoop"]),
+        shared("Redis", ["CHiredis", "COpenSSL", "EventLoop"]),
         shared("Postgres", ["CLibpq", "EventLoop"]),
         shared("Trust", ["Bytes", "COpenSSL", "JSON", "Wire"]),
         shared("RedisQueue", ["Bytes", "EventLoop", "Jobs", "Redis"]),
