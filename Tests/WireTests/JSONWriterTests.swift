@@ -35,5 +35,6 @@ import Testing
         let text = String(String.UnicodeScalarView(scalars))
         let root = try JSONDocument(parsing: Array(JSONWriter.quoted(text).utf8)).root
         #expect(root.stringBytes == Array(text.utf8))
+        #expect(JSONWriter.quotedCount(text) == JSONWriter.quoted(text).utf8.count)
     }
 }

@@ -8,9 +8,9 @@ package struct JSONDocument {
 
     /// Reads and checks the whole of `bytes`. The input is copied, its size is the caller's to limit.
     package init(
-        parsing bytes: [UInt8], maxDepth: Int = JSONParser.defaultMaximumDepth, refusingDuplicateMembers: Bool = false
+        parsing bytes: [UInt8], maxDepth: Int = JSONParser.defaultMaxDepth, refusingDuplicateMembers: Bool = false
     ) throws(JSONError) {
         root = try JSONParser().parse(
-            bytes, maximumDepth: maxDepth, refusingDuplicateMembers: refusingDuplicateMembers)
+            bytes, maxDepth: maxDepth, refusingDuplicateMembers: refusingDuplicateMembers)
     }
 }

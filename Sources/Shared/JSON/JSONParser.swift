@@ -9,7 +9,7 @@ internal import CSimdjson
 package final class JSONParser {
     /// How many containers may stand in each other unless the caller says otherwise. The reader doesn't recurse, so the
     /// limit guards the code that walks documents, not this stack.
-    package static let defaultMaximumDepth = 1024
+    package static let defaultMaxDepth = 1024
 
     /// Owned: made in `init`, destroyed in `deinit`, never handed out.
     private let handle: OpaquePointer
@@ -32,34 +32,34 @@ package final class JSONParser {
     /// Reads one document. Every byte of it is checked before this returns. The input is copied, its size is the
     /// caller's to limit.
     ///
-    /// - Parameter maximumDepth: how many containers may stand in each other; deeper is an error.
+    /// - Parameter maxDepth: how many containers may stand in each other; deeper is an error.
     /// - Parameter refusingDuplicateMembers: true where the last of duplicates must not win silently (signed documents).
     package func parse(
-        _ bytes: [UInt8], maximumDepth: Int = JSONParser.defaultMaximumDepth, refusingDuplicateMembers: Bool = false
+        _ bytes: [UInt8], maxDepth: Int = JSONParser.defaultMaxDepth, refusingDuplicateMembers: Bool = false
     ) throws(JSONError) -> JSONValue {
         let result = bytes.withUnsafeBufferPointer {
-            read($0, maximumDepth: maximumDepth, refusingDuplicateMembers: refusingDuplicateMembers)
+            read($0, maxDepth: maxDepth, refusingDuplicateMembers: refusingDuplicateMembers)
         }
         return try root(after: result)
     }
 
     /// The same for bytes that lie in a buffer of the caller, who keeps them alive during the call.
     package func parse(
-        _ bytes: UnsafeBufferPointer<UInt8>, maximumDepth: Int = JSONParser.defaultMaximumDepth,
+        _ bytes: UnsafeBufferPointer<UInt8>, maxDepth: Int = JSONParser.defaultMaxDepth,
         refusingDuplicateMembers: Bool = false
     ) throws(JSONError) -> JSONValue {
         try root(
-            after: read(bytes, maximumDepth: maximumDepth, refusingDuplicateMembers: refusingDuplicateMembers))
+            after: read(bytes, maxDepth: maxDepth, refusingDuplicateMembers: refusingDuplicateMembers))
     }
 
     private func read(
-        _ bytes: UnsafeBufferPointer<UInt8>, maximumDepth: Int, refusingDuplicateMembers: Bool
+        _ bytes: UnsafeBufferPointer<UInt8>, maxDepth: Int, refusingDuplicateMembers: Bool
     ) -> Int32 {
         generation &+= 1
         nodeCount = 0
         guard let base = bytes.baseAddress else { return Int32(CSIMDJSON_MALFORMED.rawValue) }
         let result = csimdjson_parse(
-            handle, base, UInt64(bytes.count), UInt32(clamping: maximumDepth), refusingDuplicateMembers ? 1 : 0)
+            handle, base, UInt64(bytes.count), UInt32(clamping: maxDepth), refusingDuplicateMembers ? 1 : 0)
         nodes = csimdjson_nodes(handle)
         text = csimdjson_text(handle)
         nodeCount = Int(csimdjson_node_count(handle))
@@ -90,6 +90,27 @@ package final class JSONParser {
             preconditionFailure("a JSON value lies outside its document")
         }
         return withExtendedLifetime(self) { nodes[index] }
+    }
+
+    /// The index of the value of the last member of that name. The caller has just read the object's node with `node`,
+    /// so that `index` and `count` are of the present document; the nodes of its members lie behind it (the shim counts
+    /// them as it appends them).
+    func lastMember(named name: UnsafeBufferPointer<UInt8>, ofObjectAt index: Int, count: UInt32) -> Int? {
+        guard let nodes, let text else { return nil }
+        return withExtendedLifetime(self) {
+            var found: Int?
+            var key = index + 1
+            for _ in 0..<count {
+                let node = nodes[key]
+                if Int(node.length) == name.count
+                    && UnsafeBufferPointer(start: text + Int(node.offset), count: name.count).elementsEqual(name)
+                {
+                    found = key + 1
+                }
+                key = Int(nodes[key + 1].next)
+            }
+            return found
+        }
     }
 
     /// Lends the text of a string or number node of the present document. The shim keeps offset and length of its nodes

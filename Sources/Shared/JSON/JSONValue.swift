@@ -112,16 +112,9 @@ package struct JSONValue {
     private func member(_ name: UnsafeBufferPointer<UInt8>) -> JSONValue? {
         let object = node
         guard object.kind == CSIMDJSON_OBJECT.rawValue else { return nil }
-        var found: Int?
-        var key = index + 1
-        for _ in 0..<object.length {
-            let node = parser.node(at: key, of: generation)
-            if Int(node.length) == name.count && parser.withBytes(of: node, { $0.elementsEqual(name) }) {
-                found = key + 1
-            }
-            key = Int(parser.node(at: key + 1, of: generation).next)
+        return parser.lastMember(named: name, ofObjectAt: index, count: object.length).map {
+            JSONValue(parser: parser, generation: generation, index: $0)
         }
-        return found.map { JSONValue(parser: parser, generation: generation, index: $0) }
     }
 
     /// True when an object names some member twice.

@@ -94,6 +94,20 @@ package struct JSONWriter {
         return String(decoding: bytes, as: UTF8.self)
     }
 
+    /// How many bytes `quoted` would give.
+    package static func quotedCount(_ value: String) -> Int {
+        var count = 2
+        for byte in value.utf8 {
+            count += 1
+            if byte < 0x20 {
+                count += byte == 8 || byte == 9 || byte == 0x0a || byte == 0x0c || byte == 0x0d ? 1 : 5
+            } else if byte == 0x22 || byte == 0x5c {
+                count += 1
+            }
+        }
+        return count
+    }
+
     private static func appendQuoted(_ value: String, to bytes: inout [UInt8]) {
         var value = value
         value.withUTF8 { appendQuoted($0, to: &bytes) }

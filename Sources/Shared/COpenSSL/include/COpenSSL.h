@@ -6,6 +6,8 @@
 
 /// SHA-256 of `length` bytes into 32 bytes.
 void copenssl_sha256(const uint8_t *bytes, uint64_t length, uint8_t out[32]);
+/// SHA-1 into 20 bytes: for names that others derive with it (Redis scripts), never for security.
+void copenssl_sha1(const uint8_t *bytes, uint64_t length, uint8_t out[20]);
 /// HMAC-SHA-256 into 32 bytes.
 void copenssl_hmac_sha256(
     const uint8_t *key, uint64_t key_length, const uint8_t *bytes, uint64_t length, uint8_t out[32]);
