@@ -18,16 +18,21 @@ package struct WireError: Error, Equatable, Sendable {
         case ambiguousApp = "ambiguous_app"
         case rateLimited = "rate_limited"
         case serverError = "server_error"
+        /// The request is no HTTP that is answered here (framing, a header that is too large, a timeout).
+        case malformedRequest = "malformed_request"
+        case notFound = "not_found"
+        case methodNotAllowed = "method_not_allowed"
 
         /// The HTTP status that goes with it. A 400 makes an SDK drop the call for good, a 401 makes it enrol anew, so
         /// a token of another app (`bundleMismatch`) is a 400.
         package var status: Int {
             switch self {
             case .malformedJSON, .missingField, .invalidField, .attributesNotFlat, .attributesTooLarge,
-                .bundleMismatch:
+                .bundleMismatch, .malformedRequest:
                 400
             case .invalidToken, .attestationFailed, .challengeFailed: 401
-            case .appNotConnected: 404
+            case .appNotConnected, .notFound: 404
+            case .methodNotAllowed: 405
             case .ambiguousApp: 409
             case .bodyTooLarge: 413
             case .rateLimited: 429
