@@ -1,5 +1,6 @@
 import EventLoop
 import Foundation
+import Jobs
 import Postgres
 import Redis
 import RedisQueue

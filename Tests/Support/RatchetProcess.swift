@@ -1,4 +1,4 @@
-import Foundation
+package import Foundation
 internal import Synchronization
 
 /// One of the product's executables under test, found beside the test bundle. Its standard error is kept.
@@ -7,6 +7,7 @@ internal import Synchronization
 package final class RatchetProcess: @unchecked Sendable {
     package struct Failure: Error, CustomStringConvertible {
         package let description: String
+        package init(description: String) { self.description = description }
     }
 
     package let name: String
