@@ -33,8 +33,11 @@ package struct Settings: Sendable {
     package let effective: [Effective]
     private let values: [String: any Sendable]
 
-    /// Variables that start with RATCHET_ and are read elsewhere than in the processes: by the tests.
-    private static let readElsewhere: Set<String> = ["RATCHET_SHARED"]
+    /// Variables that start with RATCHET_ and are read elsewhere than in the processes: by the tests and by the
+    /// development stack.
+    private static let readElsewhere: Set<String> = [
+        "RATCHET_BIN_DIR", "RATCHET_SHARED", "RATCHET_SUPERVISED", "RATCHET_WRITE_EXAMPLE",
+    ]
     static let prefix = "RATCHET_"
 
     /// Reads and checks everything, also what this process doesn't use, so that a mistake shows at the first start.
