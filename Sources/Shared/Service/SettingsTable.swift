@@ -46,7 +46,7 @@ package struct SettingsTable: Sendable {
     package let logLevel: Setting<LogLevel> = .choice(
         "RATCHET_LOG_LEVEL", default: "info", readBy: .services, "log lines below this level are not written")
     package let stopGraceMilliseconds: Setting<Int> = .integer(
-        "RATCHET_STOP_GRACE_MS", unit: "ms", 0...600_000, default: 20_000, readBy: .services,
+        "RATCHET_STOP_GRACE_MS", unit: "ms", 10...600_000, default: 20_000, readBy: .services,
         "how long a stop may take before the process ends itself")
 
     let redis = SettingTopic("Redis")
