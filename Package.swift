@@ -113,7 +113,7 @@ let package = Package(
                 "WorkerCore", "Writer",
             ]),
         tests("OpsTests", ["EventLoop", "JSON", "OpsCore", "Postgres", "Store"]),
-        tests("Conformance", ["JSON"]),
+        tests("Conformance", ["EventLoop", "HTTP"]),
         tests("EndToEnd", ["EventLoop", "Jobs", "Postgres", "Redis", "RedisQueue", "Store", "Wire"]),
     ],
     cLanguageStandard: .c17,
