@@ -3,7 +3,7 @@ import TestSupport
 import Testing
 
 /// The parser alone: what it makes of bytes doesn't depend on how they were split, and nothing makes it trap.
-@Suite struct ParserTests {
+@Suite(.timeLimit(.minutes(3))) struct ParserTests {
     /// Everything a stream of bytes amounts to.
     struct Outcome: Equatable {
         struct Message: Equatable {
