@@ -207,28 +207,34 @@ final class RunningSystem: Sendable {
         }
     }
 
-    /// What kinds of sockets a process has open, from /proc.
+    /// What kinds of sockets a process has open, as the kernel names their protocols; a TCP socket that listens on
+    /// loopback says so.
     func openSockets(of process: RatchetProcess) -> Set<String> {
         guard let id = process.processID,
             let descriptors = try? FileManager.default.contentsOfDirectory(atPath: "/proc/\(id)/fd")
         else { return [] }
-        let inodes = descriptors.compactMap { descriptor -> String? in
-            guard let target = try? FileManager.default.destinationOfSymbolicLink(atPath: "/proc/\(id)/fd/\(descriptor)"),
+        let listening = Self.loopbackListeners(id)
+        var kinds: Set<String> = []
+        for descriptor in descriptors {
+            let path = "/proc/\(id)/fd/\(descriptor)"
+            guard let target = try? FileManager.default.destinationOfSymbolicLink(atPath: path),
                 target.hasPrefix("socket:[")
-            else { return nil }
-            return String(target.dropFirst(8).dropLast())
+            else { continue }
+            var name = [UInt8](repeating: 0, count: 64)
+            // Nothing is read when the socket was closed meanwhile.
+            let length = getxattr(path, "system.sockprotoname", &name, name.count)
+            guard length > 0 else { continue }
+            let kind = String(decoding: name.prefix(length).prefix { $0 != 0 }, as: UTF8.self)
+            kinds.insert(listening.contains(String(target.dropFirst(8).dropLast())) ? "listening on loopback" : kind)
         }
-        func table(_ name: String) -> [[Substring]] {
-            let text = (try? String(contentsOfFile: "/proc/\(id)/net/\(name)", encoding: .utf8)) ?? ""
-            return text.split(separator: "\n").dropFirst().map { $0.split(separator: " ") }
-        }
-        let unix = Set(table("unix").compactMap { $0.count > 6 ? String($0[6]) : nil })
-        let listening = Set(
-            table("tcp").filter { $0.count > 9 && $0[3] == "0A" && $0[1].hasPrefix("0100007F:") }.map { String($0[9]) })
+        return kinds
+    }
+
+    private static func loopbackListeners(_ process: Int32) -> Set<String> {
+        let text = (try? String(contentsOfFile: "/proc/\(process)/net/tcp", encoding: .utf8)) ?? ""
+        let rows = text.split(separator: "\n").dropFirst().map { $0.split(separator: " ") }
         return Set(
-            inodes.map {
-                unix.contains($0) ? "unix" : listening.contains($0) ? "tcp listening on loopback" : "another socket"
-            })
+            rows.filter { $0.count > 9 && $0[3] == "0A" && $0[1].hasPrefix("0100007F:") }.map { String($0[9]) })
     }
 
     /// The last words of every process, for a failure's report.
