@@ -114,7 +114,7 @@ let package = Package(
             ]),
         tests("OpsTests", ["EventLoop", "JSON", "OpsCore", "Postgres", "Store"]),
         tests("Conformance", ["EventLoop", "HTTP"]),
-        tests("EndToEnd", ["EventLoop", "Jobs", "Postgres", "Redis", "RedisQueue", "Store", "Wire"]),
+        tests("EndToEnd", ["EventLoop", "Jobs", "Postgres", "Redis", "RedisQueue", "Service", "Store", "Wire"]),
     ],
     cLanguageStandard: .c17,
     cxxLanguageStandard: .cxx17

@@ -4,6 +4,7 @@ import Jobs
 import Postgres
 import Redis
 import RedisQueue
+import Service
 import Store
 import TestSupport
 import Wire
@@ -207,34 +208,31 @@ final class RunningSystem: Sendable {
         }
     }
 
-    /// What kinds of sockets a process has open, as the kernel names their protocols; a TCP socket that listens on
-    /// loopback says so.
+    /// What kinds of sockets a process has open, from /proc.
     func openSockets(of process: RatchetProcess) -> Set<String> {
         guard let id = process.processID,
             let descriptors = try? FileManager.default.contentsOfDirectory(atPath: "/proc/\(id)/fd")
         else { return [] }
-        let listening = Self.loopbackListeners(id)
-        var kinds: Set<String> = []
-        for descriptor in descriptors {
-            let path = "/proc/\(id)/fd/\(descriptor)"
-            guard let target = try? FileManager.default.destinationOfSymbolicLink(atPath: path),
+        let inodes = descriptors.compactMap { descriptor -> Substring? in
+            guard let target = try? FileManager.default.destinationOfSymbolicLink(atPath: "/proc/\(id)/fd/\(descriptor)"),
                 target.hasPrefix("socket:[")
-            else { continue }
-            var name = [UInt8](repeating: 0, count: 64)
-            // Nothing is read when the socket was closed meanwhile.
-            let length = getxattr(path, "system.sockprotoname", &name, name.count)
-            guard length > 0 else { continue }
-            let kind = String(decoding: name.prefix(length).prefix { $0 != 0 }, as: UTF8.self)
-            kinds.insert(listening.contains(String(target.dropFirst(8).dropLast())) ? "listening on loopback" : kind)
+            else { return nil }
+            return target.dropFirst(8).dropLast()
         }
-        return kinds
+        let unix = Set(Self.table("unix", id).compactMap { $0.count > 6 ? $0[6] : nil })
+        let listening = Set(
+            Self.table("tcp", id).filter { $0.count > 9 && $0[3] == "0A" && $0[1].hasPrefix("0100007F:") }.map { $0[9] })
+        return Set(
+            inodes.map { inode in
+                unix.contains(inode)
+                    ? "unix" : listening.contains(inode) ? "tcp listening on loopback" : "another socket"
+            })
     }
 
-    private static func loopbackListeners(_ process: Int32) -> Set<String> {
-        let text = (try? String(contentsOfFile: "/proc/\(process)/net/tcp", encoding: .utf8)) ?? ""
-        let rows = text.split(separator: "\n").dropFirst().map { $0.split(separator: " ") }
-        return Set(
-            rows.filter { $0.count > 9 && $0[3] == "0A" && $0[1].hasPrefix("0100007F:") }.map { String($0[9]) })
+    /// The rows of a kernel table. Such a file has no size to go by, and is read to its end in one go.
+    private static func table(_ name: String, _ process: Int32) -> [[Substring]] {
+        let text = String(decoding: TextFile.read("/proc/\(process)/net/\(name)") ?? [], as: UTF8.self)
+        return text.split(separator: "\n").dropFirst().map { $0.split(separator: " ") }
     }
 
     /// The last words of every process, for a failure's report.

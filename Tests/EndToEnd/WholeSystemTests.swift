@@ -54,7 +54,7 @@ private final class Observations: Sendable {
             try await system.waitUntilDrained()
             try await check(system, workload)
             // The verifier's sockets: those to Redis, and the loopback listener for operations.
-            #expect(seen.sockets == ["UNIX-STREAM", "listening on loopback"])
+            #expect(seen.sockets == ["unix", "tcp listening on loopback"])
         } catch {
             Issue.record("\(error)\n\(system.tails)")
         }
