@@ -50,7 +50,7 @@ final class NginxServer {
         let file = folder.appendingPathComponent("nginx.conf")
         try Data(configuration.utf8).write(to: file)
         process = try Self.spawn(["-p", folder.path, "-c", file.path])
-        let deadline = ContinuousClock.now + .seconds(10)
+        let deadline = ContinuousClock.now + .seconds(60)
         while true {
             if (try? await RawHTTPClient.connect(port: port)) != nil { break }
             guard ContinuousClock.now < deadline, kill(process, 0) == 0 else {

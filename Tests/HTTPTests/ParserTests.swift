@@ -86,21 +86,24 @@ import Testing
     static let wellFormed = FramingProbes.accepted.map { Array($0.text.utf8) }
     static let corpus = FramingProbes.refused.map { Array($0.text.utf8.prefix(1500)) } + wellFormed
 
-    @Test func theWholeBytewiseAndRandomSplitsOfEveryProbeAgree() {
+    @Test func theWholeBytewiseAndRandomSplitsOfEveryProbeAgree() async {
         var generator = Seeded(state: 1)
         for probe in Self.corpus {
+            await Task.yield()
             let whole = Self.parse([probe[...]])
             #expect(Self.parse(probe.indices.map { probe[$0...$0] }) == whole)
             for _ in 0..<5 { #expect(Self.parse(Self.split(probe, &generator)) == whole) }
         }
     }
 
-    @Test(arguments: 0..<8) func mutatedBytesNeverTrapAndSplitsAgree(_ seed: UInt64) {
+    @Test(arguments: 0..<8) func mutatedBytesNeverTrapAndSplitsAgree(_ seed: UInt64) async {
         var generator = Seeded(state: 1000 + seed)
         let telling: [UInt8] = Array("\r\n :\t;,%?/0129afGx\0\u{7f}+-".utf8) + [0x80, 0xff]
         var served = 0
         var failed = 0
-        for _ in 0..<400 {
+        for _ in 0..<200 {
+            // Other tests share the two threads of a small machine.
+            await Task.yield()
             var bytes: [UInt8] = []
             for _ in 0..<Int.random(in: 1...3, using: &generator) {
                 let corpus = Bool.random(using: &generator) ? Self.corpus : Self.wellFormed
@@ -137,8 +140,8 @@ import Testing
             failed += whole.failure == nil ? 0 : 1
         }
         // Both ends of the grammar were reached.
-        #expect(served > 100)
-        #expect(failed > 100)
+        #expect(served > 50)
+        #expect(failed > 50)
     }
 
     @Test func everyWellFormedRequestIsGivenBackAsItWasMade() {

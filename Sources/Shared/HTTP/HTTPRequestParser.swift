@@ -59,6 +59,7 @@ package struct HTTPRequestParser: Sendable {
     private var targetStart = 0
     private var targetEnd = 0
     private var queryMark = -1
+    private var hasEscape = false
     private var lineBytes = 0
     private var headerBytes = 0
     private var versionBytes = 0
@@ -214,6 +215,7 @@ extension HTTPRequestParser {
         fields.reserveCapacity(Self.fieldCapacity)
         method = nil
         queryMark = -1
+        hasEscape = false
         lineBytes = 0
         headerBytes = 0
         versionBytes = 0
@@ -242,7 +244,7 @@ extension HTTPRequestParser {
             if byte == ASCII.space, !storage.isEmpty {
                 guard isLineByteAllowed() else { return }
                 offset += 1
-                method = HTTPMethod(bytes: storage[...])
+                method = HTTPMethod(storage.span)
                 targetStart = storage.count
                 state = .target
                 return
@@ -269,9 +271,16 @@ extension HTTPRequestParser {
             }
             guard ASCII.isTarget(byte) else { return malformed("a byte that no request target may have") }
             guard isLineByteAllowed() else { return }
-            if byte == ASCII.questionMark, queryMark < 0 { queryMark = storage.count }
-            storage.append(byte)
-            offset += 1
+            let stop = offset + 1 + min(input.count - offset - 1, limits.maxRequestLineBytes - lineBytes)
+            var end = offset + 1
+            while end < stop, ASCII.isTarget(input[end]) { end += 1 }
+            lineBytes += end - offset - 1
+            for index in offset..<end where queryMark < 0 {
+                if input[index] == ASCII.questionMark { queryMark = storage.count + index - offset }
+                if input[index] == ASCII.percent { hasEscape = true }
+            }
+            input.extracting(offset..<end).withUnsafeBufferPointer { storage.append(contentsOf: $0) }
+            offset = end
         }
     }
 
@@ -300,7 +309,7 @@ extension HTTPRequestParser {
         }
         guard method != nil else { return fail(.methodNotImplemented, "no such method") }
         guard storage[targetStart] == 0x2f else { return malformed("the request target is not a path") }
-        guard isPathDecodable else { return malformed("a path with a broken escape") }
+        guard !hasEscape || isPathDecodable else { return malformed("a path with a broken escape") }
         state = .fieldStart
     }
 
@@ -309,7 +318,7 @@ extension HTTPRequestParser {
     private var isPathDecodable: Bool {
         let path = storage[targetStart..<(queryMark < 0 ? targetEnd : queryMark)]
         var rest = path
-        while let mark = rest.firstIndex(of: 0x25) {
+        while let mark = rest.firstIndex(of: ASCII.percent) {
             guard mark + 2 < path.endIndex, let high = ASCII.hexValue(path[mark + 1]),
                 let low = ASCII.hexValue(path[mark + 2]), high + low > 0
             else { return false }
@@ -350,15 +359,19 @@ extension HTTPRequestParser {
                 storage.append(ASCII.lowercased(byte))
                 state = .fieldName
             case .fieldName:
-                if byte == ASCII.colon {
+                if ASCII.isToken(byte) {
+                    let start = storage.count
+                    offset = takeRun(input, from: offset, while: ASCII.isToken)
+                    for index in start..<storage.count { storage[index] = ASCII.lowercased(storage[index]) }
+                    continue
+                } else if byte == ASCII.colon {
                     nameEnd = storage.count
                     valueStart = nameEnd
                     valueEnd = nameEnd
                     hasTab = false
                     state = .fieldValueStart
                 } else {
-                    guard ASCII.isToken(byte) else { return malformed("a byte that no field name may have") }
-                    storage.append(ASCII.lowercased(byte))
+                    return malformed("a byte that no field name may have")
                 }
             case .fieldValueStart:
                 if byte == ASCII.space || byte == ASCII.tab {
@@ -374,14 +387,18 @@ extension HTTPRequestParser {
                 valueEnd = storage.count
                 state = .fieldValue
             case .fieldValue:
-                if byte == ASCII.carriageReturn {
+                if ASCII.isFieldText(byte) {
+                    offset = takeRun(input, from: offset, while: ASCII.isFieldText)
+                    valueEnd = storage.count
+                    continue
+                } else if byte == ASCII.carriageReturn {
                     state = .fieldLineFeed
-                    break
+                } else if byte == ASCII.space || byte == ASCII.tab {
+                    hasTab = hasTab || byte == ASCII.tab
+                    storage.append(byte)
+                } else {
+                    return malformed("a control byte in a field value")
                 }
-                guard ASCII.isFieldValue(byte) else { return malformed("a control byte in a field value") }
-                storage.append(byte)
-                if byte == ASCII.tab { hasTab = true }
-                if byte != ASCII.space && byte != ASCII.tab { valueEnd = storage.count }
             default:
                 guard byte == ASCII.lineFeed else { return malformed("a carriage return without a line feed") }
                 endField()
@@ -392,45 +409,61 @@ extension HTTPRequestParser {
         }
     }
 
+    /// Keeps a run of bytes of one class, no longer than the header may still grow. The first byte is known to belong
+    /// to it and has been counted.
+    /// - Returns: the offset behind the run.
+    @inline(__always)
+    private mutating func takeRun(_ input: Span<UInt8>, from start: Int, while belongs: (UInt8) -> Bool) -> Int {
+        let stop = start + 1 + min(input.count - start - 1, limits.maxHeaderBytes - headerBytes)
+        var end = start + 1
+        while end < stop, belongs(input[end]) { end += 1 }
+        headerBytes += end - start - 1
+        input.extracting(start..<end).withUnsafeBufferPointer { storage.append(contentsOf: $0) }
+        return end
+    }
+
     private mutating func endField() {
         // Limits keep a head far below 4 GiB; clamping keeps even an absurd limit from trapping.
         fields.append(
             HTTPHeaders.Field(
                 nameStart: UInt32(clamping: nameStart), nameEnd: UInt32(clamping: nameEnd),
                 valueStart: UInt32(clamping: valueStart), valueEnd: UInt32(clamping: valueEnd)))
-        let name = storage[nameStart..<nameEnd]
-        let value = storage[valueStart..<valueEnd]
-        switch name.count {
-        case 4, 14, 17:
-            takeFramingField(name, value)
-        case 6 where ASCII.equals(name, "expect"):
-            if ASCII.equals(value, "100-continue") { expectsContinue = true } else { expectsOther = true }
-        case 10 where ASCII.equals(name, "connection"):
-            let options = value.split(separator: 0x2c)
-            if options.contains(where: { ASCII.equals(Self.trimmed($0), "close") }) { wantsClose = true }
+        switch nameEnd - nameStart {
+        case 4 where isName("host"): takeFramingField { $0.takeHost($1) }
+        case 6 where isName("expect"):
+            if ASCII.equals(storage[valueStart..<valueEnd].span, "100-continue") {
+                expectsContinue = true
+            } else {
+                expectsOther = true
+            }
+        case 10 where isName("connection"):
+            for option in storage[valueStart..<valueEnd].split(separator: 0x2c)
+            where ASCII.equals(Self.trimmed(option).span, "close") {
+                wantsClose = true
+            }
+        case 14 where isName("content-length"): takeFramingField { $0.takeContentLength($1) }
+        case 17 where isName("transfer-encoding"): takeFramingField { $0.takeTransferEncoding($1) }
         default: break
         }
     }
 
+    private func isName(_ lowercaseWord: StaticString) -> Bool {
+        ASCII.equals(storage.span.extracting(nameStart..<nameEnd), lowercaseWord)
+    }
+
     /// The fields that say where a message ends and whom it is for. A tab beside their value is whitespace to the RFC
     /// and part of the value to some proxies, so it is refused.
-    private mutating func takeFramingField(_ name: ArraySlice<UInt8>, _ value: ArraySlice<UInt8>) {
-        let isHost = ASCII.equals(name, "host")
-        let isLength = ASCII.equals(name, "content-length")
-        guard isHost || isLength || ASCII.equals(name, "transfer-encoding") else { return }
-        if hasTab {
-            malformed("a tab in a framing field")
-        } else if isHost {
-            takeHost(value)
-        } else if isLength {
-            takeContentLength(value)
-        } else if isChunked {
-            malformed("two Transfer-Encoding fields")
-        } else if ASCII.equals(value, "chunked") {
-            isChunked = true
-        } else {
-            malformed("the only Transfer-Encoding understood is chunked, alone")
+    private mutating func takeFramingField(_ take: (inout Self, ArraySlice<UInt8>) -> Void) {
+        guard !hasTab else { return malformed("a tab in a framing field") }
+        take(&self, storage[valueStart..<valueEnd])
+    }
+
+    private mutating func takeTransferEncoding(_ value: ArraySlice<UInt8>) {
+        guard !isChunked else { return malformed("two Transfer-Encoding fields") }
+        guard ASCII.equals(value.span, "chunked") else {
+            return malformed("the only Transfer-Encoding understood is chunked, alone")
         }
+        isChunked = true
     }
 
     private static func trimmed(_ bytes: ArraySlice<UInt8>) -> ArraySlice<UInt8> {
