@@ -17,7 +17,9 @@ package struct ClientAddress: Sendable {
         var client = request.peer
         for header in request.headers.all("x-forwarded-for").reversed() {
             for part in header.split(separator: ",").reversed() {
-                let text = String(part.filter { $0 != " " && $0 != "\t" })
+                let text = Self.trimmed(part)
+                // RFC 9110 §5.6.1: empty elements of a list are ignored.
+                if text.isEmpty { continue }
                 guard let address = Self.address(text) else { return client }
                 client = address
                 if !isTrusted(address) { return client }
@@ -29,6 +31,14 @@ package struct ClientAddress: Sendable {
     private func isTrusted(_ peer: PeerAddress) -> Bool {
         let bytes = peer.bytes
         return proxies.contains { $0.contains(bytes) }
+    }
+
+    /// Without the spaces and tabs that may stand around an element.
+    private static func trimmed(_ part: Substring) -> String {
+        var rest = part[...]
+        while let first = rest.first, first == " " || first == "\t" { rest = rest.dropFirst() }
+        while let last = rest.last, last == " " || last == "\t" { rest = rest.dropLast() }
+        return String(rest)
     }
 
     private static func address(_ text: String) -> PeerAddress? {
