@@ -116,7 +116,7 @@ let package = Package(
             ]),
         tests("OpsTests", ["EventLoop", "JSON", "OpsCore", "Postgres", "Store"]),
         tests("Conformance", ["JSON"]),
-        tests("EndToEnd", ["Bytes", "EventLoop", "JSON", "Postgres", "Redis"]),
+        tests("EndToEnd", ["EventLoop", "Postgres", "Redis", "RedisQueue", "Store", "Wire"]),
     ],
     cLanguageStandard: .c17,
     cxxLanguageStandard: .cxx17

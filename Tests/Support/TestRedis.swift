@@ -109,7 +109,8 @@ package final class TestRedis: Sendable {
     }
 
     /// Starts the server and does not wait: it may still be loading.
-    package func launch() throws {
+    /// - Parameter more: arguments for this run alone.
+    package func launch(_ more: [String] = []) throws {
         // A leftover of a killed server would make waiting for the new one end too early.
         unlink(socketPath)
         unlink("\(folder)/pid")
@@ -125,10 +126,14 @@ package final class TestRedis: Sendable {
         var attributes = posix_spawnattr_t()
         posix_spawnattr_init(&attributes)
         defer { posix_spawnattr_destroy(&attributes) }
-        // A group of its own: Ctrl-C ends the tests, and their end ends the server.
-        posix_spawnattr_setflags(&attributes, Int16(POSIX_SPAWN_SETPGROUP))
+        // No signal blocked, as the threads of a task pool have them: SIGTERM would never reach the server. And a group
+        // of its own: Ctrl-C ends the tests, and their end ends the server.
+        var unblocked = sigset_t()
+        sigemptyset(&unblocked)
+        posix_spawnattr_setsigmask(&attributes, &unblocked)
+        posix_spawnattr_setflags(&attributes, Int16(POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK))
         posix_spawnattr_setpgroup(&attributes, 0)
-        let arguments = ["sh", "-c", Self.wrapper, folder] + serverArguments()
+        let arguments = ["sh", "-c", Self.wrapper, folder] + serverArguments() + more
         var argv: [UnsafeMutablePointer<CChar>?] = arguments.map { strdup($0) }
         defer { for argument in argv { free(argument) } }
         argv.append(nil)

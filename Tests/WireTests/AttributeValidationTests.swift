@@ -98,7 +98,7 @@ import Wire
     }
 
     @Test func theStoreComesFromPlatformThenSignatureThenShape() throws {
-        let cases: [(platform: String?, jws: Bool, id: String, store: Store)] = [
+        let cases: [(platform: String?, jws: Bool, id: String, store: PurchaseStore)] = [
             ("ios", false, "token.AO-J1", .appStore), ("android", true, "123", .playStore),
             (nil, true, "token.AO-J1", .appStore), (nil, false, "123", .appStore),
             (nil, false, "token.AO-J1", .playStore), ("web", false, "123", .appStore),

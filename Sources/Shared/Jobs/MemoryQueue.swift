@@ -54,6 +54,15 @@ package final class MemoryQueue: JobSink, Sendable {
     /// The side of one stage's workers.
     package func source(_ stage: Stage) -> Source { Source(queue: self, stage: stage) }
 
+    /// Makes every waiting fetch look again.
+    package func wake() {
+        let sleepers = state.withLock { state in
+            defer { state.sleepers = [] }
+            return state.sleepers
+        }
+        for sleeper in sleepers { sleeper.resume() }
+    }
+
     /// Wakes every waiting fetch for good.
     package func stop() {
         let sleepers = state.withLock { state in

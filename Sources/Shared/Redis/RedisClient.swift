@@ -82,9 +82,10 @@ package final class RedisClient: @unchecked Sendable {
     /// - Returns: false when none came in time or the client is closed.
     package func waitUntilConnected(milliseconds: Int64) async -> Bool {
         loop.preconditionInLoop()
-        if link.connection != nil { return true }
-        if case .closed = link.state { return false }
         return await withUnsafeContinuation { continuation in
+            // Not sooner: entering this closure may cost a hop.
+            if link.connection != nil { return continuation.resume(returning: true) }
+            if case .closed = link.state { return continuation.resume(returning: false) }
             let id = nextWaiter
             nextWaiter += 1
             let timer = loop.schedule(afterMilliseconds: milliseconds) { [weak self] in
@@ -144,12 +145,16 @@ package final class RedisClient: @unchecked Sendable {
     ) async throws(RedisError) -> RedisValue {
         loop.preconditionInLoop()
         if link.connection == nil { await awaitConnection() }
-        let connection = try readyConnection(for: 1)
         return try await withUnsafeContinuation { continuation in
-            connection.send(
-                arguments,
-                timeoutMilliseconds: timeoutMilliseconds ?? configuration.commandTimeoutMilliseconds,
-                completion: .task(continuation))
+            // Not sooner: entering this closure may cost a hop, and the connection may be another one after it.
+            switch readyConnection(for: 1) {
+            case .success(let connection):
+                connection.send(
+                    arguments,
+                    timeoutMilliseconds: timeoutMilliseconds ?? configuration.commandTimeoutMilliseconds,
+                    completion: .task(continuation))
+            case .failure(let error): continuation.resume(returning: .failure(error))
+            }
         }.get()
     }
 
@@ -162,18 +167,17 @@ package final class RedisClient: @unchecked Sendable {
         loop.preconditionInLoop()
         guard !commands.isEmpty else { return [] }
         if link.connection == nil { await awaitConnection() }
-        let connection: RedisConnection
-        do throws(RedisError) {
-            connection = try readyConnection(for: commands.count)
-        } catch {
-            return commands.map { _ in .failure(error) }
-        }
         let timeout = timeoutMilliseconds ?? configuration.commandTimeoutMilliseconds
         return await withUnsafeContinuation { continuation in
-            let replies = PipelineReplies(count: commands.count, continuation: continuation)
-            for (index, arguments) in commands.enumerated() {
-                connection.send(
-                    arguments, timeoutMilliseconds: timeout, completion: .pipeline(replies, index: index))
+            switch readyConnection(for: commands.count) {
+            case .success(let connection):
+                let replies = PipelineReplies(count: commands.count, continuation: continuation)
+                for (index, arguments) in commands.enumerated() {
+                    connection.send(
+                        arguments, timeoutMilliseconds: timeout, completion: .pipeline(replies, index: index))
+                }
+            case .failure(let error):
+                continuation.resume(returning: Array(repeating: .failure(error), count: commands.count))
             }
         }
     }
@@ -210,18 +214,18 @@ package final class RedisClient: @unchecked Sendable {
         _ = await waitUntilConnected(milliseconds: configuration.connectionWaitMilliseconds)
     }
 
-    private func readyConnection(for count: Int) throws(RedisError) -> RedisConnection {
+    private func readyConnection(for count: Int) -> Result<RedisConnection, RedisError> {
         guard let connection = link.connection else {
             switch link.state {
-            case .closed: throw RedisError(code: .closed, message: "the client was closed")
-            case .disconnected(let error): throw RedisError(code: .unavailable, message: error.message)
-            case .connecting, .connected: throw RedisError(code: .unavailable, message: "not connected")
+            case .closed: return .failure(RedisError(code: .closed, message: "the client was closed"))
+            case .disconnected(let error): return .failure(RedisError(code: .unavailable, message: error.message))
+            case .connecting, .connected: return .failure(RedisError(code: .unavailable, message: "not connected"))
             }
         }
         guard connection.hasRoom(for: count) else {
-            throw RedisError(code: .unavailable, message: "too much in flight")
+            return .failure(RedisError(code: .unavailable, message: "too much in flight"))
         }
-        return connection
+        return .success(connection)
     }
 
     // MARK: - Subscriptions
@@ -244,7 +248,7 @@ package final class RedisClient: @unchecked Sendable {
     }
 
     /// Waits until `isSubscribed`.
-    /// - Returns: false when it didn't come true in time, or the client is closed.
+    /// - Returns: false when it didn't come true in time, nothing is subscribed, or the client is closed.
     package func waitUntilSubscribed(milliseconds: Int64) async -> Bool {
         loop.preconditionInLoop()
         return await subscriber?.waitUntilSubscribed(milliseconds: milliseconds) ?? false

@@ -48,9 +48,11 @@ final class RedisSubscriber: @unchecked Sendable {
     }
 
     func waitUntilSubscribed(milliseconds: Int64) async -> Bool {
-        if isSubscribed { return true }
-        if case .closed = link.state { return false }
-        return await withUnsafeContinuation { continuation in
+        await withUnsafeContinuation { continuation in
+            // Not sooner: entering this closure may cost a hop.
+            if isSubscribed { return continuation.resume(returning: true) }
+            if case .closed = link.state { return continuation.resume(returning: false) }
+            if channels.isEmpty { return continuation.resume(returning: false) }
             let id = nextID
             nextID += 1
             let timer = loop.schedule(afterMilliseconds: milliseconds) { [weak self] in
@@ -69,6 +71,7 @@ final class RedisSubscriber: @unchecked Sendable {
         if channels[key]?.listeners.isEmpty == true {
             channels[key] = nil
             send("UNSUBSCRIBE", [key])
+            if channels.isEmpty { wake(false) } else if isSubscribed { wake(true) }
         }
     }
 

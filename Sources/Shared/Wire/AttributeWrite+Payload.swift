@@ -33,11 +33,11 @@ extension AttributeWrite {
                 "appUserId", "bundleId", "store", "originalTransactionId", "productId", "jws", "verified",
                 "jwsRefused", "proof",
             ])
-        let store = try reader.string("store") { Store(rawValue: $0) != nil }
+        let store = try reader.string("store") { PurchaseStore(rawValue: $0) != nil }
         self.init(
             appUserID: try reader.string("appUserId", TextRules.isUserID),
             bundleID: try reader.string("bundleId", TextRules.isBundleID),
-            store: Store(rawValue: store) ?? .appStore,
+            store: PurchaseStore(rawValue: store) ?? .appStore,
             originalTransactionID: try reader.string(
                 "originalTransactionId", TextRules.isOriginalTransactionID),
             productID: try reader.optionalString("productId", TextRules.isProductID),

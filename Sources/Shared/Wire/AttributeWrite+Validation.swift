@@ -8,7 +8,7 @@ extension Validated where Write == AttributeWrite {
 
     /// Checks a parsed body. The first fault in this order is the one that is told: no object; a required field that is
     /// missing (appUserId, bundleId, originalTransactionId); an invalid one (the same order). `proof` is left at its
-    /// default, `store` says what the body alone says (`Store.init(platform:hasJWS:originalTransactionID:)`).
+    /// default, `store` says what the body alone says (`PurchaseStore.init(platform:hasJWS:originalTransactionID:)`).
     package init(validating body: JSONValue) throws(WireError) {
         var fields = try RequestFields(body)
         let userID = try fields.required("appUserId")
@@ -21,8 +21,7 @@ extension Validated where Write == AttributeWrite {
         write.productID = fields.optional(.productId, "productId", TextRules.isProductID)
         let jws = fields.optional(.jws, "jws", TextRules.isJWS)
         if let jws { write.evidence = .unverified(jws: jws) }
-        write.store = Store(
-            platform: platform, hasJWS: jws != nil, originalTransactionID: write.originalTransactionID)
+        write.store = PurchaseStore(            platform: platform, hasJWS: jws != nil, originalTransactionID: write.originalTransactionID)
         // Not used by this call; a bad one is counted all the same, since other calls will refuse it.
         _ = fields.optional(.installId, "installId", TextRules.isUserID)
         self.init(write: write, ignoredFields: fields.ignored)
@@ -30,7 +29,7 @@ extension Validated where Write == AttributeWrite {
     }
 }
 
-extension Store {
+extension PurchaseStore {
     /// The store that a call means when the bundle has an app in both: the platform says so; else a signed transaction
     /// or an id of digits alone is Apple's; any other id is a Play purchase token. A `jws` that was ignored is no jws.
     package init(platform: String?, hasJWS: Bool, originalTransactionID: String) {

@@ -52,14 +52,20 @@ struct DirectoryPublisher: Sendable {
         let published = PublishedDirectory(client: client, keys: keys)
         let stands = try await published.version()
         let version = try await postgres.withConnection { connection throws(PostgresError) in
-            try await AppsStore.directoryVersion(on: connection)
+            try await DirectorySnapshot.version(connection)
         }
         guard stands == nil || version > (stands ?? 0) else { return }
         let snapshot = try await postgres.withConnection { connection throws(PostgresError) in
-            try await AppsStore.directory(on: connection)
+            try await DirectorySnapshot.load(connection)
         }
-        _ = try await published.publish(version: snapshot.version, body: AppDirectory.encode(snapshot.apps))
+        _ = try await published.publish(version: snapshot.version, body: AppDirectory.encode(snapshot.apps.map(Self.published)))
         log.info("app directory published", ["version": snapshot.version, "apps": snapshot.apps.count])
+    }
+
+    private static func published(_ app: AppRecord) -> AppDirectory.App {
+        AppDirectory.App(
+            organization: app.organization, id: app.id, bundleID: app.bundleID, store: app.store,
+            team: app.teamID ?? "")
     }
 
     private func seed() async throws {
@@ -75,7 +81,7 @@ struct DirectoryPublisher: Sendable {
         guard !waiting.isEmpty else { return }
         let now = loop.time.wallMicroseconds
         try await postgres.withConnection { connection throws(PostgresError) in
-            try await UnresolvedBundles.add(waiting, at: now, on: connection)
+            try await UnresolvedBundles.add(waiting, nowMicroseconds: now, connection)
         }
         try await counts.forget(waiting)
     }

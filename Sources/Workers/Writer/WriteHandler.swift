@@ -4,7 +4,7 @@ package import Jobs
 package import Postgres
 package import Store
 internal import Wire
-package import WorkerCore
+internal import WorkerCore
 
 /// Applies batches of SDK writes to Postgres. A batch that fails for its data is bisected, so that only the culprit
 /// is buried; one that fails by chance is tried again at once before it costs an attempt.
@@ -80,7 +80,7 @@ package final class WriteHandler: JobHandler, @unchecked Sendable {
         while true {
             do {
                 let applied = try await postgres.withConnection { connection throws(PostgresError) in
-                    try await SDKWrites.apply(writes, on: connection)
+                    try await SDKWrites.apply(writes, connection)
                 }
                 report(applied)
                 return Array(repeating: .done, count: writes.count)
