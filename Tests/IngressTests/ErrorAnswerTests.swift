@@ -104,13 +104,17 @@ import Testing
         ("POST /api/sdk/v1/identify HTTP/1.1\r\nContent-Length: 2\r\n\r\n{}", 400, "malformed_request"),
         ("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: +2\r\n\r\n{}", 400, "malformed_request"),
         ("POST / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", 400, "malformed_request"),
-        ("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n", 400,
-            "malformed_request"),
+        (
+            "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n", 400,
+            "malformed_request"
+        ),
         ("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 65537\r\n\r\n", 413, "body_too_large"),
         ("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 99999999999999999999\r\n\r\n", 413, "body_too_large"),
         ("GET /\(String(repeating: "a", count: 9_000)) HTTP/1.1\r\nHost: a\r\n\r\n", 414, "malformed_request"),
-        ("GET / HTTP/1.1\r\nHost: a\r\nX: \(String(repeating: "a", count: 20_000))\r\n\r\n", 431,
-            "malformed_request"),
+        (
+            "GET / HTTP/1.1\r\nHost: a\r\nX: \(String(repeating: "a", count: 20_000))\r\n\r\n", 431,
+            "malformed_request"
+        ),
         ("POST / HTTP/1.1\r\nHost: a\r\nExpect: 200-ok\r\nContent-Length: 2\r\n\r\n", 417, "malformed_request"),
         ("BREW / HTTP/1.1\r\nHost: a\r\n\r\n", 501, "method_not_allowed"),
         ("GET / HTTP/9.9\r\nHost: a\r\n\r\n", 505, "malformed_request"),

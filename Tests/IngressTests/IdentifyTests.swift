@@ -22,7 +22,8 @@ import Wire
         try await IngressRig.run { rig in
             let trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
             let response = try await rig.identify(
-                IngressRig.identifyBody(more: #","platform":"ios","osVersion":"26.2","deviceModel":"iPhone17,2","locale":"en_US","#
+                IngressRig.identifyBody(
+                    more: #","platform":"ios","osVersion":"26.2","deviceModel":"iPhone17,2","locale":"en_US","#
                         + #""attributes":{"plan":"pro","seats":1e2,"gone":null,"on":true}"#),
                 [("traceparent", trace)])
             expectOK(response, #"{"ok":true,"id":"\#(derivedID("demo", "user_42"))"}"#)

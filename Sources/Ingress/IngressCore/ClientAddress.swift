@@ -44,6 +44,7 @@ package struct ClientAddress: Sendable {
     private static func address(_ text: String) -> PeerAddress? {
         guard let bytes = AddressRange.bytes(of: text), bytes.count == 16 else { return nil }
         return PeerAddress(
-            high: bytes[0..<8].reduce(0) { $0 << 8 | UInt64($1) }, low: bytes[8..<16].reduce(0) { $0 << 8 | UInt64($1) })
+            high: bytes[0..<8].reduce(0) { $0 << 8 | UInt64($1) }, low: bytes[8..<16].reduce(0) { $0 << 8 | UInt64($1) }
+        )
     }
 }
