@@ -1,5 +1,6 @@
 import IngressCore
 import Jobs
+import RedisQueue
 import TestSupport
 import Testing
 import Wire
@@ -38,7 +39,7 @@ import Wire
     private static let jws = "eyJhIjoxfQ.eyJiIjoyfQ.c2ln"
 
     @Test(arguments: [
-        ("2000000123456789", #","platform":"ios""#, Store.appStore, Lane.write),
+        ("2000000123456789", #","platform":"ios""#, PurchaseStore.appStore, Lane.write),
         ("2000000123456789", #","platform":"android""#, .playStore, .write),
         ("2000000123456789", #","platform":"android","jws":"\#(jws)""#, .playStore, .verify),
         ("2000000123456789", #","platform":"web""#, .appStore, .write),
@@ -49,7 +50,7 @@ import Wire
         ("opaque.AO-J1Oz", #","jws":"no.jws""#, .playStore, .write),
     ])
     func theStoreIsThePlatformsElseWhatTheIDLooksLike(
-        transaction: String, more: String, store: Store, lane: Lane
+        transaction: String, more: String, store: PurchaseStore, lane: Lane
     ) async throws {
         try await IngressRig.run { rig in
             expectOK(try await rig.attribute(IngressRig.attributeBody(transaction: transaction, more: more)), okBody)

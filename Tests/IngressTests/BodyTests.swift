@@ -1,4 +1,5 @@
 import IngressCore
+import Jobs
 import TestSupport
 import Testing
 import Wire

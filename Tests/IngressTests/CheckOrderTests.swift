@@ -1,3 +1,4 @@
+import EventLoop
 import IngressCore
 import TestSupport
 import Testing

@@ -1,6 +1,8 @@
 import Bytes
 import HTTP
 import IngressCore
+import Jobs
+import RedisQueue
 import Service
 import TestSupport
 import Testing

@@ -42,7 +42,7 @@ struct IngressRig: Sendable {
     static let bundle = "com.example.app"
     static let demo = app("demo", bundle)
 
-    static func app(_ organization: String, _ bundle: String, _ store: Store = .appStore) -> AppDirectory.App {
+    static func app(_ organization: String, _ bundle: String, _ store: PurchaseStore = .appStore) -> AppDirectory.App {
         AppDirectory.App(
             organization: organization, id: "app_000000000000000000000001", bundleID: bundle, store: store,
             team: store == .appStore ? "ABCDE12345" : "")

@@ -1,5 +1,6 @@
 import IngressCore
 import Jobs
+import RedisQueue
 import TestSupport
 import Testing
 import Wire

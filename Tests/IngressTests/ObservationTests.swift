@@ -1,5 +1,7 @@
 import EventLoop
 import IngressCore
+import Jobs
+import Redis
 import Service
 import TestSupport
 import Testing

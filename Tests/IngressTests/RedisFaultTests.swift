@@ -1,6 +1,8 @@
 import Foundation
 import IngressCore
+import Jobs
 import Redis
+import RedisQueue
 import TestSupport
 import Testing
 

@@ -68,13 +68,13 @@ package final class SDKHandler: @unchecked Sendable {
 
     /// The answer to a request that never became one, in the API's own form.
     package static func failure(_ failure: HTTPFailure, _ head: HTTPRequestHead?) -> HTTPResponse {
+        // The only one that a retry mends, so it says when.
+        if failure.code == .tooManyConnections { return SDKAnswer.unavailable(failure.message) }
         let code: WireError.Code =
             switch failure.code {
             case .bodyTooLarge: .bodyTooLarge
             case .methodNotImplemented: .methodNotAllowed
-            case .invalidResponse: .serverError
-            // The only one that a retry mends, so it says when.
-            case .tooManyConnections: return SDKAnswer.unavailable(failure.message)
+            case .invalidResponse, .tooManyConnections: .serverError
             case .malformedRequest, .requestTimeout, .targetTooLong, .expectationFailed, .headerTooLarge,
                 .versionNotSupported:
                 .malformedRequest
