@@ -105,7 +105,9 @@ let package = Package(
         tests("RedisQueueTests", ["EventLoop", "Jobs", "Redis", "RedisQueue"]),
         tests("StoreTests", ["Bytes", "EventLoop", "JSON", "Postgres", "Store", "Wire"]),
         tests("ServiceTests", ["EventLoop", "HTTP", "Service"]),
-        tests("IngressTests", ["Bytes", "EventLoop", "HTTP", "IngressCore", "JSON", "Jobs", "Wire"]),
+        tests(
+            "IngressTests",
+            ["Bytes", "EventLoop", "HTTP", "IngressCore", "Jobs", "Redis", "RedisQueue", "Service", "Wire"]),
         tests(
             "WorkerTests",
             [
