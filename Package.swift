@@ -56,19 +56,20 @@ let package = Package(
         shared("Jobs", ["Bytes"]),
         shared("EventLoop", ["CLinux"]),
         shared("HTTP", ["CLinux", "EventLoop"]),
-        shared("Redis", ["CHiredis", "EventLoop"]),
+        shared("Redis", ["CHiredis", "COpenSSL", "EventLoop"]),
         shared("Postgres", ["CLibpq", "EventLoop"]),
         shared("Trust", ["Bytes", "COpenSSL", "JSON", "Wire"]),
-        shared("RedisQueue", ["Bytes", "EventLoop", "Jobs", "Redis"]),
+        shared("RedisQueue", ["Bytes", "EventLoop", "Jobs", "Redis", "Service"]),
         shared(
             "Store", ["Bytes", "EventLoop", "JSON", "Postgres", "Wire"], resources: [.embedInCode("Migrations")]),
-        shared("Service", ["Bytes", "EventLoop", "HTTP"]),
+        shared("Service", ["Bytes", "CLinux", "EventLoop", "HTTP"]),
 
         group(
-            "Ingress", "IngressCore", ["Bytes", "EventLoop", "HTTP", "JSON", "Jobs", "Redis", "Service", "Wire"]),
+            "Ingress", "IngressCore",
+            ["Bytes", "EventLoop", "HTTP", "JSON", "Jobs", "RedisQueue", "Service", "Wire"]),
         group(
             "Ingress", "IngressMain",
-            ["EventLoop", "HTTP", "IngressCore", "Jobs", "Redis", "RedisQueue", "Service"], main: true),
+            ["Bytes", "EventLoop", "HTTP", "IngressCore", "Redis", "RedisQueue", "Service"], main: true),
         group("Workers", "WorkerCore", ["EventLoop", "Jobs", "Redis", "RedisQueue", "Service"]),
         group(
             "Workers", "Verifier",
@@ -89,8 +90,10 @@ let package = Package(
         group("Ops", "CLI", ["EventLoop", "OpsCore", "Service"], main: true),
 
         .target(
-            name: "TestSupport", dependencies: ["Bytes", "COpenSSL", "EventLoop", "Postgres", "Redis"],
-            path: "Tests/Support", swiftSettings: strict),
+            name: "CTestPKI", path: "Tests/Support/CTestPKI", linkerSettings: [.linkedLibrary("crypto")]),
+        .target(
+            name: "TestSupport", dependencies: ["Bytes", "COpenSSL", "CTestPKI", "EventLoop", "Postgres", "Redis"],
+            path: "Tests/Support", exclude: ["CTestPKI"], swiftSettings: strict),
         tests("BytesTests", ["Bytes"]),
         tests("WireTests", ["Bytes", "JSON", "Wire"]),
         tests("JobsTests", ["Jobs"]),
@@ -111,7 +114,7 @@ let package = Package(
             ]),
         tests("OpsTests", ["EventLoop", "JSON", "OpsCore", "Postgres", "Store"]),
         tests("Conformance", ["JSON"]),
-        tests("EndToEnd", ["Bytes", "EventLoop", "JSON", "Postgres", "Redis"]),
+        tests("EndToEnd", ["EventLoop", "Postgres", "Redis", "RedisQueue", "Store", "Wire"]),
     ],
     cLanguageStandard: .c17,
     cxxLanguageStandard: .cxx17

@@ -1,4 +1,107 @@
+internal import Bytes
+internal import EventLoop
+internal import HTTP
+internal import IngressCore
+internal import Redis
+internal import RedisQueue
+internal import Service
+
+/// ratchet-ingress: one event loop per core, each with its own listening socket and Redis connection.
 @main
-struct Main {
-    static func main() {}
+struct IngressMain {
+    /// How long the process waits at its start for Redis.
+    private static let connectMilliseconds: Int64 = 10_000
+
+    static func main() async {
+        await ServiceMain.run(.ingress) { context in
+            let addresses = AddressGuard(perMinute: context.settings.addressPerMinute)
+            var loops: [IngressLoop] = []
+            var clients: [RedisClient] = []
+            let count = max(1, context.settings.ingressLoops)
+            for index in 0..<count {
+                let loop = EventLoop(name: "ingress-\(index)", time: context.time)
+                let client = try await QueueConnection.open(
+                    context, on: loop, connectMilliseconds: connectMilliseconds)
+                clients.append(client)
+                loops.append(
+                    try await loop.run { ingressLoop(loop, client, context, addresses, loopCount: count) })
+            }
+            let parts = loops
+            let connections = clients
+            context.operations.addReadiness("redis") { await redisHealth(connections) }
+            context.operations.addReadiness("directory") { await directoryHealth(parts) }
+            for part in parts { context.operations.addLiveness(of: part.loop, "loop") }
+            let metrics = IngressMetrics(context.metrics)
+            context.loop.spawn { await metrics.copyUntilCancelled(parts, on: context.loop) }
+
+            var port = context.settings.ingressPort
+            for part in parts {
+                let wanted = port
+                do {
+                    // Port 0 lets the kernel choose once; the other loops share what it chose.
+                    port = try await part.loop.run {
+                        try await part.start(host: context.settings.ingressHost, port: wanted)
+                    }
+                } catch let error as HTTPServerError {
+                    throw ServiceError(
+                        .configuration,
+                        "cannot listen on \(context.settings.ingressHost):\(wanted): \(error)")
+                }
+            }
+            context.log.info("listening", ["host": context.settings.ingressHost, "port": port])
+
+            await context.stopping()
+            await withTaskGroup(of: Void.self) { group in
+                for part in parts {
+                    group.addTask {
+                        try? await part.loop.run {
+                            await part.stop(graceMilliseconds: Int64(context.settings.stopGraceMilliseconds) / 2)
+                        }
+                    }
+                }
+            }
+            for client in connections { await client.close() }
+        }
+    }
+
+    private static func ingressLoop(
+        _ loop: EventLoop, _ client: RedisClient, _ context: ServiceContext, _ addresses: AddressGuard, loopCount: Int
+    ) -> IngressLoop {
+        let settings = context.settings
+        let keys = QueueKeys(prefix: settings.keyPrefix, partitions: settings.partitions)
+        var intake = RedisJobSink.Configuration()
+        intake.timeoutMilliseconds = Int64(settings.acceptTimeoutMilliseconds)
+        let sink = RedisJobSink(loop: loop, client: client, keys: keys, configuration: intake)
+        let directory = DirectoryWatcher(loop: loop, published: PublishedDirectory(client: client, keys: keys))
+        let drops = DropCounter(loop: loop, store: UnresolvedCounts(client: client, keys: keys))
+        let handler = SDKHandler(
+            SDKHandler.Dependencies(
+                loop: loop, sink: sink, directory: directory, drops: drops, addresses: addresses,
+                clients: ClientAddress(trustedProxies: settings.trustedProxies),
+                addressHash: AddressHash(secret: settings.secret ?? []),
+                unattestedPerMinute: settings.unattestedPerMinute))
+        var http = settings.httpServerConfiguration
+        http.failure = SDKHandler.failure
+        http.maxConnections = max(1, http.maxConnections / loopCount)
+        return IngressLoop(
+            loop: loop, sink: sink, directory: directory, drops: drops, handler: handler, http: http)
+    }
+
+    private static func redisHealth(_ clients: [RedisClient]) async -> Health {
+        for client in clients {
+            let answered = try? await client.loop.run {
+                try await client.command(["PING"], timeoutMilliseconds: 1000)
+            }
+            if answered == nil { return .bad("redis does not answer") }
+        }
+        return .good
+    }
+
+    private static func directoryHealth(_ loops: [IngressLoop]) async -> Health {
+        for part in loops {
+            let known = try? await part.loop.run { part.directory.current != nil }
+            if known != true { return .bad("the app directory is not known: is a writer running?") }
+        }
+        return .good
+    }
 }

@@ -7,8 +7,8 @@ internal import Synchronization
 /// A task started with the loop as its preferred executor runs on the loop's thread, so awaiting a reply that arrives
 /// on one of the loop's descriptors costs a callback and no thread hop.
 ///
-/// A turn of the loop is: ready descriptors, due timers, queued jobs until none is left, then the `atTurnEnd` work
-/// (one write per connection and turn). What that work queues belongs to the next turn.
+/// A turn of the loop is: ready descriptors, due timers, queued jobs until none is left (or they have had their share),
+/// then the `atTurnEnd` work (one write per connection and turn). What that work queues belongs to the next turn.
 ///
 /// `@unchecked Sendable`: `shared` is a Mutex; the descriptors are written once before the thread starts; every other
 /// property is touched by the loop's own thread alone, which each entry point checks with `preconditionInLoop`.
@@ -38,7 +38,8 @@ package final class EventLoop: TaskExecutor, SerialExecutor, @unchecked Sendable
     private struct Shared {
         var incoming: [Work] = []
         var stopping = false
-        var joined = false
+        /// Set with the decision to end, in the same critical section: nothing is queued after it.
+        var ended = false
     }
 
     private struct Watch {
@@ -48,6 +49,9 @@ package final class EventLoop: TaskExecutor, SerialExecutor, @unchecked Sendable
 
     /// Events handled per epoll_wait: enough to amortise the call, small enough that jobs never wait long.
     private static let eventsPerTurn = 256
+    /// Rounds of queued work per turn. A request needs a handful; without a bound, a task that yields in a loop would
+    /// keep descriptors, timers and the turn's end waiting for ever.
+    private static let roundsPerTurn = 128
 
     package let time: any TimeSource
     private let name: String
@@ -58,6 +62,9 @@ package final class EventLoop: TaskExecutor, SerialExecutor, @unchecked Sendable
     private let finished = ThreadGate()
 
     private var local: [Work] = []
+    /// The emptied buffers of the last round and of the last turn's end, so that a turn allocates nothing.
+    private var spareWork: [Work] = []
+    private var spareTurnEnd: [() -> Void] = []
     private var draining = false
     private var watches: [UInt64: Watch] = [:]
     private var nextToken: UInt64 = 1
@@ -94,8 +101,15 @@ package final class EventLoop: TaskExecutor, SerialExecutor, @unchecked Sendable
         let result = pthread_create(
             &thread, nil,
             { raw in
-                let loop = Unmanaged<EventLoop>.fromOpaque(raw!).takeRetainedValue()
-                loop.main()
+                guard let raw else { return nil }
+                let owner = Unmanaged<EventLoop>.fromOpaque(raw)
+                let finished = owner._withUnsafeGuaranteedRef { loop in
+                    loop.main()
+                    return loop.finished
+                }
+                // Given up before the gate opens: whoever waited in `stop` holds the last reference.
+                owner.release()
+                finished.signal()
                 return nil
             }, context)
         precondition(result == 0, "no thread left for an event loop")
@@ -121,8 +135,8 @@ package final class EventLoop: TaskExecutor, SerialExecutor, @unchecked Sendable
         precondition(inLoop, "must run on its event loop")
     }
 
-    /// Runs a closure on the loop, in the order of the calls from one thread. Safe from any thread. After `stop` it is
-    /// dropped.
+    /// Runs a closure on the loop, in the order of the calls from one thread. Safe from any thread. Once the loop has
+    /// ended it is dropped unrun.
     package func execute(_ body: @escaping @Sendable () -> Void) {
         submit(.closure(body))
     }
@@ -139,11 +153,12 @@ package final class EventLoop: TaskExecutor, SerialExecutor, @unchecked Sendable
 
     package func checkIsolated() { preconditionInLoop() }
 
-    /// Runs an async function on the loop's thread and waits for its result. Safe from any task.
+    /// Runs an async function on the loop's thread and waits for its result; cancelling the caller cancels it. Safe
+    /// from any task. It never returns when the loop has ended.
     package func run<Result: Sendable>(
         _ body: @escaping @Sendable () async throws -> Result
     ) async throws -> Result {
-        try await Task(executorPreference: self, operation: body).value
+        try await withTaskExecutorPreference(self, operation: body)
     }
 
     /// Starts a task on the loop's thread.
@@ -159,17 +174,23 @@ package final class EventLoop: TaskExecutor, SerialExecutor, @unchecked Sendable
             await withUnsafeContinuation { (continuation: UnsafeContinuation<Void, Never>) in
                 guard gate.arm(continuation) else { return }
                 let arm: @Sendable () -> Void = { [self] in
-                    _ = schedule(afterMilliseconds: milliseconds) { gate.open() }
+                    let timer = schedule(afterMilliseconds: milliseconds) { gate.open() }
+                    if !gate.hold(timer) { cancel(timer) }
                 }
                 if inLoop { arm() } else { execute(arm) }
             }
         } onCancel: {
             gate.open()
+            // Left in the heap, the timer of a long sleep that was cut short would stay until its time.
+            execute { [self] in
+                if let timer = gate.takeTimer() { cancel(timer) }
+            }
         }
     }
 
-    /// Ends the loop's thread after the work already queued. Watched descriptors stay open: who opened them closes
-    /// them first. Blocks until the thread has ended unless called on it.
+    /// Ends the loop's thread after the work already queued, timers and watched descriptors excepted: they are
+    /// forgotten. The descriptors stay open: who opened them closes them first. Tasks still suspended on the loop never
+    /// resume, so end them first too. Blocks until the thread has ended unless called on it; may be called twice.
     package func stop() {
         shared.withLock { $0.stopping = true }
         wake()
@@ -181,16 +202,22 @@ package final class EventLoop: TaskExecutor, SerialExecutor, @unchecked Sendable
             local.append(work)
             return
         }
-        let wasEmpty = shared.withLock { shared in
+        let mustWake = shared.withLock { shared in
+            // Kept, it would hold what it captured, often this loop, for ever.
+            if shared.ended { return false }
             shared.incoming.append(work)
             return shared.incoming.count == 1
         }
-        if wasEmpty { wake() }
+        if mustWake { wake() }
     }
 
     private func wake() { clinux_eventfd_signal(waker) }
 
     // MARK: - The loop's thread
+
+    /// Timers that will run, and entries that the heap holds for them and for cancelled ones: for tests.
+    var liveTimers: Int { timers.count }
+    var timerEntries: Int { timers.entries }
 
     /// Watches a descriptor, level-triggered. The handler runs on the loop; it may unwatch its own descriptor.
     /// - Returns: a token for `rewatch` and `unwatch`, or nil when the kernel refused (descriptor closed or limit met).
@@ -233,7 +260,8 @@ package final class EventLoop: TaskExecutor, SerialExecutor, @unchecked Sendable
     /// Forgets a timer; one that has run, or runs now, is left alone.
     package func cancel(_ token: TimerToken) {
         preconditionInLoop()
-        timers.remove(token: token.value)
+        // The body is let go after the heap's turn: freeing what it captured may cancel another timer.
+        _ = timers.remove(token: token.value)
     }
 
     /// Runs a closure once at the end of this turn, after every job that the turn's events made runnable: the place to
@@ -250,7 +278,8 @@ package final class EventLoop: TaskExecutor, SerialExecutor, @unchecked Sendable
         defer { events.deallocate() }
         while true {
             let count = clinux_epoll_wait(epoll, events, Int32(Self.eventsPerTurn), waitMilliseconds())
-            for index in 0..<max(0, Int(count)) {
+            precondition(count >= 0, "epoll_wait failed on the loop's own descriptor")
+            for index in 0..<Int(count) {
                 let event = events[index]
                 if event.token == 0 {
                     clinux_eventfd_clear(waker)
@@ -262,26 +291,53 @@ package final class EventLoop: TaskExecutor, SerialExecutor, @unchecked Sendable
             let newest = nextToken
             while let body = timers.popDue(now: now, olderThan: newest) { body() }
             drain()
-            let ending = turnEnd
-            turnEnd.removeAll(keepingCapacity: true)
-            for body in ending { body() }
-            let stop = shared.withLock { $0.stopping && $0.incoming.isEmpty }
-            if stop && local.isEmpty && turnEnd.isEmpty { break }
+            runTurnEnd()
+            guard local.isEmpty, turnEnd.isEmpty else { continue }
+            let ended = shared.withLock { shared in
+                shared.ended = shared.stopping && shared.incoming.isEmpty
+                return shared.ended
+            }
+            if ended { break }
         }
-        watches.removeAll()
-        timers = TimerHeap()
+        forgetEverything()
         pthread_setspecific(loopKey, nil)
-        finished.signal()
     }
 
-    /// Runs queued work until none is left. Never re-entered: draining from inside a running job corrupts the
-    /// runtime's task allocator.
+    private func runTurnEnd() {
+        guard !turnEnd.isEmpty else { return }
+        var ending = spareTurnEnd
+        spareTurnEnd = []
+        swap(&ending, &turnEnd)
+        for body in ending { body() }
+        ending.removeAll(keepingCapacity: true)
+        spareTurnEnd = ending
+    }
+
+    /// Lets go of what handlers and timers captured. That may run code that calls back into the loop, so everything is
+    /// moved out before it is freed, and again until nothing new has come.
+    private func forgetEverything() {
+        while true {
+            let watches = watches
+            let timers = timers
+            let work = (local, spareWork, turnEnd, spareTurnEnd)
+            if watches.isEmpty && timers.isEmpty && work.0.isEmpty && work.2.isEmpty { return }
+            self.watches = [:]
+            self.timers = TimerHeap()
+            (local, spareWork, turnEnd, spareTurnEnd) = ([], [], [], [])
+            withExtendedLifetime((watches, timers, work)) {}
+        }
+    }
+
+    /// Runs queued work until none is left or the turn has had its share; the rest is the next turn's. Never
+    /// re-entered: draining from inside a running job corrupts the runtime's task allocator.
     private func drain() {
         precondition(!draining, "an event loop drained itself from inside a job")
         draining = true
         defer { draining = false }
-        var batch: [Work] = []
-        while true {
+        var batch = spareWork
+        spareWork = []
+        defer { spareWork = batch }
+        for _ in 0..<Self.roundsPerTurn {
             swap(&batch, &local)
             shared.withLock { shared in
                 if !shared.incoming.isEmpty {
@@ -327,6 +383,25 @@ private final class SleepGate: Sendable {
         case open
     }
     private let state = Mutex(State.idle)
+    private let timer = Mutex<EventLoop.TimerToken?>(nil)
+
+    /// Remembers the timer that will open the gate.
+    /// - Returns: false when the gate is open already, so that the timer has nothing to do.
+    func hold(_ token: EventLoop.TimerToken) -> Bool {
+        let isOpen = state.withLock { state in
+            if case .open = state { return true }
+            return false
+        }
+        if !isOpen { timer.withLock { $0 = token } }
+        return !isOpen
+    }
+
+    func takeTimer() -> EventLoop.TimerToken? {
+        timer.withLock { timer in
+            defer { timer = nil }
+            return timer
+        }
+    }
 
     /// False when the gate was opened before anyone waited; the continuation is then resumed at once.
     func arm(_ continuation: UnsafeContinuation<Void, Never>) -> Bool {

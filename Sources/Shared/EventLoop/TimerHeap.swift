@@ -7,6 +7,12 @@ struct TimerHeap {
     private var heap: [Entry] = []
     private var bodies: [UInt64: () -> Void] = [:]
 
+    var isEmpty: Bool { bodies.isEmpty }
+    /// Timers that will run.
+    var count: Int { bodies.count }
+    /// Entries held, those of cancelled timers included.
+    var entries: Int { heap.count }
+
     /// Nanoseconds of the loop's clock at which the next live timer is due.
     var nextDue: Int64? {
         mutating get {
@@ -21,14 +27,17 @@ struct TimerHeap {
         siftUp(heap.count - 1)
     }
 
-    mutating func remove(token: UInt64) {
-        guard bodies.removeValue(forKey: token) != nil else { return }
+    /// Forgets a timer.
+    /// - Returns: its body, which the caller lets go once it is done with the heap; nil when it had run.
+    mutating func remove(token: UInt64) -> (() -> Void)? {
+        guard let body = bodies.removeValue(forKey: token) else { return nil }
         // Cancelled entries wait in the heap for their time; when they are most of it, it is built anew, so that a
         // timer set and cancelled per request costs no memory.
         if heap.count > 64 && heap.count > 2 * bodies.count {
             heap = heap.filter { bodies[$0.token] != nil }
             heap.sort(by: Self.before)
         }
+        return body
     }
 
     /// Removes and returns the body of the next due timer.

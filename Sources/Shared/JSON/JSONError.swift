@@ -1,5 +1,39 @@
 /// Why bytes are not the JSON that was asked for. No text of the input is kept: it goes back to strangers.
 package struct JSONError: Error, Equatable, Sendable {
+    /// What is wrong. Only `outOfMemory` can change when the same bytes are read again.
+    package enum Code: Equatable, Sendable {
+        /// Not one JSON text (RFC 8259) in UTF-8: grammar, control characters, escapes, surrogates, trailing bytes.
+        case malformed
+        /// More containers in each other than the reader allows.
+        case tooDeep
+        /// Well formed, but a string or a key holds U+0000, which Postgres can't store.
+        case nulCharacter
+        /// Well formed, but an object names a member twice, where that was refused.
+        case duplicateMember
+        case outOfMemory
+        /// Well formed, but not of the shape that the reader of the document wants.
+        case unexpectedShape
+    }
+
+    package let code: Code
+    /// One line of English, fit to be shown to the sender.
     package let message: String
-    package init(_ message: String) { self.message = message }
+
+    package init(_ message: String, code: Code = .unexpectedShape) {
+        self.code = code
+        self.message = message
+    }
+
+    package init(_ code: Code) {
+        self.code = code
+        self.message =
+            switch code {
+            case .malformed: "not valid JSON"
+            case .tooDeep: "JSON is nested too deeply"
+            case .nulCharacter: "JSON strings must not hold U+0000"
+            case .duplicateMember: "JSON object names a member twice"
+            case .outOfMemory: "out of memory while reading JSON"
+            case .unexpectedShape: "JSON is not of the expected shape"
+            }
+    }
 }

@@ -2,7 +2,7 @@
 package struct AttributeWrite: Equatable, Sendable {
     package var appUserID: String
     package var bundleID: String
-    package var store: Store
+    package var store: PurchaseStore
     /// The lineage as the body named it: Apple's originalTransactionId or the Play purchase token.
     package var originalTransactionID: String
     package var productID: String?
@@ -23,7 +23,7 @@ package struct AttributeWrite: Equatable, Sendable {
     }
 
     package init(
-        appUserID: String, bundleID: String, store: Store, originalTransactionID: String, productID: String? = nil,
+        appUserID: String, bundleID: String, store: PurchaseStore, originalTransactionID: String, productID: String? = nil,
         evidence: Evidence = .none, proof: WriteProof = .init()
     ) {
         self.appUserID = appUserID

@@ -1,4 +1,73 @@
+internal import EventLoop
+internal import Jobs
+internal import Postgres
+internal import RedisQueue
+internal import Service
+internal import Store
+internal import WorkerCore
+
+/// ratchet-writer: the only process that writes SDK data to Postgres. It also keeps Redis' copies of what Postgres
+/// knows: the app directory and the seed.
 @main
-struct Main {
-    static func main() {}
+struct WriterMain {
+    static func main() async {
+        await ServiceMain.run(.writer) { context in
+            let loop = EventLoop(name: "writer", time: context.time)
+            let configuration = PostgresConfiguration(
+                conninfo: context.settings.postgresConnection, schema: context.settings.postgresSchema,
+                applicationName: "ratchet-writer",
+                queryDeadlineMilliseconds: Int64(context.settings.postgresTimeoutMilliseconds))
+            // Two connections: the app directory must not wait behind a batch.
+            let writes = PostgresClient(configuration, on: loop)
+            let reads = PostgresClient(configuration, on: loop)
+            context.operations.addReadiness("postgres") { await schemaHealth(reads) }
+            let worker = try await WorkerProcess.start(context, .write, loop)
+            try await fixPartitions(context, reads, loop)
+            let metrics = WriterMetrics(context.metrics)
+            let handler = WriteHandler(loop: loop, postgres: writes) { metrics.add($0) }
+            let publisher = DirectoryPublisher(
+                loop: loop, client: worker.client, keys: worker.keys, postgres: reads, log: context.log)
+            try await worker.run(handler, beside: [{ await publisher.runUntilCancelled() }])
+            try await loop.run {
+                writes.close()
+                reads.close()
+            }
+        }
+    }
+
+    /// The number of partitions is fixed when an installation is made: another one would send the writes of one
+    /// subject to two clocks. A database that is away is no reason not to start; Redis holds the number too.
+    private static func fixPartitions(
+        _ context: ServiceContext, _ postgres: PostgresClient, _ loop: EventLoop
+    ) async throws {
+        let wanted = String(context.settings.partitions)
+        let stands = try? await loop.run {
+            try await postgres.withConnection { connection throws(PostgresError) in
+                try await InstallationFacts.fix("partitions", wanted, connection)
+            }
+        }
+        if let stands, stands != wanted {
+            throw ServiceError(
+                .configuration,
+                "RATCHET_PARTITIONS is \(wanted), this installation was made with \(stands): set RATCHET_PARTITIONS=\(stands)"
+            )
+        }
+    }
+
+    private static func schemaHealth(_ postgres: PostgresClient) async -> Health {
+        do {
+            let state = try await postgres.loop.run {
+                try await postgres.withConnection { connection throws(PostgresError) in
+                    try await Migrator.state(connection)
+                }
+            }
+            return state.fits
+                ? .good
+                : .bad("the schema is at \(state.current), this program needs \(state.needed): run ratchet migrate")
+        } catch let error as PostgresError {
+            return .bad(error.code == .connection ? "postgres is away" : error.message)
+        } catch {
+            return .bad("postgres: \(error)")
+        }
+    }
 }

@@ -38,6 +38,14 @@ int64_t clinux_send(int fd, const void *buffer, uint64_t length);
 int clinux_shutdown_send(int fd);
 int clinux_close(int fd);
 
+/// Takes over SIGTERM and SIGINT of the process and makes SIGPIPE do nothing. The answer is a descriptor on which each
+/// signal arrives as one byte, its number; it never blocks and lives as long as the process. Call it once.
+int clinux_take_signals(void);
+/// Sends a byte 0 down that descriptor; safe from any thread.
+void clinux_wake_signals(void);
+/// The entry of that number in the environment as `NAME=value`, NULL after the last.
+const char *clinux_environment(int index);
+
 /// Nanoseconds of CLOCK_MONOTONIC, and microseconds of CLOCK_REALTIME.
 int64_t clinux_monotonic_ns(void);
 int64_t clinux_wall_us(void);

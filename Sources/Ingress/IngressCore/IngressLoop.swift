@@ -1,0 +1,47 @@
+package import EventLoop
+package import HTTP
+internal import Jobs
+package import RedisQueue
+
+/// One loop of an ingress process with all it owns: a listening socket, a way into the queue, a copy of the app
+/// directory. Loops share nothing but the address guard.
+///
+/// `@unchecked Sendable`: every stored property is set in `init` and is itself Sendable or confined to the loop, on
+/// which all methods run.
+package final class IngressLoop: @unchecked Sendable {
+    package let loop: EventLoop
+    package let handler: SDKHandler
+    package let sink: RedisJobSink
+    package let directory: DirectoryWatcher
+    package let drops: DropCounter
+    package let server: HTTPServer
+
+    package init(
+        loop: EventLoop, sink: RedisJobSink, directory: DirectoryWatcher, drops: DropCounter, handler: SDKHandler,
+        http: HTTPServerConfiguration
+    ) {
+        self.loop = loop
+        self.sink = sink
+        self.directory = directory
+        self.drops = drops
+        self.handler = handler
+        server = HTTPServer(loop: loop, configuration: http) { request in await handler.handle(request) }
+    }
+
+    /// Begins to listen, once the directory was looked at: a process that just started must not answer 503 for want
+    /// of it.
+    /// - Returns: the port.
+    package func start(host: String, port: Int) async throws(HTTPServerError) -> Int {
+        await directory.look()
+        let bound = try server.listen(host: host, port: port, reusePort: true)
+        loop.spawn { await self.directory.run() }
+        loop.spawn { await self.drops.run() }
+        return bound
+    }
+
+    /// Finishes what it has accepted, refuses new connections, and hands over its last counts.
+    package func stop(graceMilliseconds: Int64) async {
+        await server.shutdown(graceMilliseconds: graceMilliseconds)
+        await drops.flush()
+    }
+}

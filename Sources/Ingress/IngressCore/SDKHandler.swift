@@ -1,0 +1,199 @@
+internal import Bytes
+package import EventLoop
+package import HTTP
+internal import JSON
+package import Jobs
+internal import Wire
+
+/// The SDK API on one event loop: routes, checks in the documented order, and the way into the queue.
+///
+/// Order of checks (design: size → JSON → fields → Authorization → bundle → limit): a call that is refused early
+/// costs nothing later, and a 400 never depends on who asks.
+///
+/// `@unchecked Sendable`: `parser`, `counters` and `requests` are touched on the loop's thread alone; handlers run
+/// there, and no parsed value outlives the synchronous part in which it was parsed.
+package final class SDKHandler: @unchecked Sendable {
+    /// What the handler needs. All of it lives on the same loop.
+    package struct Dependencies {
+        package var loop: EventLoop
+        package var sink: any JobSink
+        package var directory: DirectoryWatcher
+        package var drops: DropCounter
+        package var addresses: AddressGuard
+        package var clients: ClientAddress
+        package var addressHash: AddressHash
+        /// Unattested writes a minute and device; 0 for no limit.
+        package var unattestedPerMinute: Int
+
+        package init(
+            loop: EventLoop, sink: any JobSink, directory: DirectoryWatcher, drops: DropCounter,
+            addresses: AddressGuard, clients: ClientAddress, addressHash: AddressHash, unattestedPerMinute: Int
+        ) {
+            self.loop = loop
+            self.sink = sink
+            self.directory = directory
+            self.drops = drops
+            self.addresses = addresses
+            self.clients = clients
+            self.addressHash = addressHash
+            self.unattestedPerMinute = unattestedPerMinute
+        }
+    }
+
+    package private(set) var counters = IngressCounters()
+
+    private let dependencies: Dependencies
+    private let parser = JSONParser()
+    private let requestIDs: RequestIDs
+
+    package static let identifyPath = "/api/sdk/v1/identify"
+    package static let attributePath = "/api/sdk/v1/attribute"
+
+    package init(_ dependencies: Dependencies) {
+        self.dependencies = dependencies
+        requestIDs = RequestIDs()
+    }
+
+    /// Answers one request. Runs on the loop.
+    package func handle(_ request: HTTPRequest) async -> HTTPResponse {
+        dependencies.loop.preconditionInLoop()
+        let started = dependencies.loop.time.monotonicNanoseconds
+        var response = await route(request)
+        response.headers.append(("X-Request-Id", requestIDs.id(for: request)))
+        counters.count(
+            path: request.path, status: response.status,
+            nanoseconds: dependencies.loop.time.monotonicNanoseconds - started)
+        return response
+    }
+
+    /// The answer to a request that never became one, in the API's own form.
+    package static func failure(_ failure: HTTPFailure, _ head: HTTPRequestHead?) -> HTTPResponse {
+        let code: WireError.Code =
+            switch failure.status {
+            case 413: .bodyTooLarge
+            case 500...: .serverError
+            default: .malformedRequest
+            }
+        return SDKAnswer.error(WireError(code, failure.message), status: failure.status)
+    }
+
+    private func route(_ request: HTTPRequest) async -> HTTPResponse {
+        let identify = request.path == Self.identifyPath
+        guard identify || request.path == Self.attributePath else {
+            return SDKAnswer.error(WireError(.notFound, "there is no such path"))
+        }
+        switch request.method {
+        case .options: return SDKAnswer.options()
+        case .post: break
+        default:
+            return SDKAnswer.error(
+                WireError(.methodNotAllowed, "only POST and OPTIONS are answered here"),
+                headers: [("Allow", "POST, OPTIONS")])
+        }
+        let client = dependencies.clients.of(request)
+        let now = dependencies.loop.time.monotonicNanoseconds
+        if let seconds = dependencies.addresses.check(client, nowNanoseconds: now) {
+            counters.addressLimited += 1
+            return SDKAnswer.limited(seconds: seconds)
+        }
+        do {
+            return identify
+                ? try await self.identify(request, client) : try await attribute(request, client)
+        } catch {
+            counters.refused[error.code.rawValue, default: 0] += 1
+            return SDKAnswer.error(error)
+        }
+    }
+
+    private func identify(_ request: HTTPRequest, _ client: PeerAddress) async throws(WireError) -> HTTPResponse {
+        var validated = try Validated<IdentifyWrite>(body: request.body, using: parser)
+        counters.note(ignored: validated.ignoredFields, oddities: validated.oddities)
+        validated.write.proof = try proof(request, client)
+        let write = validated.write
+        switch try resolve(write.bundleID) {
+        case .unavailable(let response): return response
+        case .dropped: return SDKAnswer.success(SuccessBody.dropped)
+        case .organization(let organization):
+            let result = await dependencies.sink.accept(
+                NewJob(
+                    kind: .identify, lane: .write, organization: organization, subject: write.appUserID,
+                    payload: write.encodePayload(), limit: limit(write.bundleID, write.appUserID),
+                    traceparent: RequestIDs.traceparent(of: request)))
+            return answer(result) {
+                SuccessBody.identify(
+                    id: UUIDv8.customer(organization: organization, appUserID: write.appUserID).description)
+            }
+        }
+    }
+
+    private func attribute(_ request: HTTPRequest, _ client: PeerAddress) async throws(WireError) -> HTTPResponse {
+        var validated = try Validated<AttributeWrite>(body: request.body, using: parser)
+        counters.note(ignored: validated.ignoredFields, oddities: validated.oddities)
+        validated.write.proof = try proof(request, client)
+        let write = validated.write
+        switch try resolve(write.bundleID) {
+        case .unavailable(let response): return response
+        case .dropped: return SDKAnswer.success(SuccessBody.dropped)
+        case .organization(let organization):
+            // Only a signature needs the verifier; everything else goes straight to the writer.
+            var lane = Lane.write
+            if case .unverified = write.evidence { lane = .verify }
+            let result = await dependencies.sink.accept(
+                NewJob(
+                    kind: .attribute, lane: lane, organization: organization, subject: write.appUserID,
+                    payload: write.encodePayload(), limit: limit(write.bundleID, write.appUserID),
+                    traceparent: RequestIDs.traceparent(of: request)))
+            return answer(result) { SuccessBody.ok }
+        }
+    }
+
+    /// Who sent this. Until devices can enrol no token is live, so every `Authorization` is a 401: the SDKs enrol
+    /// again once and then go on without.
+    private func proof(_ request: HTTPRequest, _ client: PeerAddress) throws(WireError) -> WriteProof {
+        guard !request.headers.contains("authorization") else { throw .invalidToken }
+        let reason = UnattestedReason(header: request.headers.first("x-revenuehog-unattested"))
+        counters.unattested[reason?.rawValue ?? "none", default: 0] += 1
+        return WriteProof(
+            attested: false, unattestedReason: reason?.rawValue, addressHash: dependencies.addressHash.of(client))
+    }
+
+    private enum Target {
+        case organization(String)
+        case dropped
+        case unavailable(HTTPResponse)
+    }
+
+    private func resolve(_ bundleID: String) throws(WireError) -> Target {
+        guard let directory = dependencies.directory.current else {
+            counters.noDirectory += 1
+            return .unavailable(SDKAnswer.unavailable("the app directory is not known yet"))
+        }
+        switch directory.resolve(bundleID) {
+        case .organization(let organization): return .organization(organization)
+        case .none, .several:
+            dependencies.drops.count(bundleID: bundleID)
+            return .dropped
+        }
+    }
+
+    /// The device of a call without a token is its bundle and user.
+    private func limit(_ bundleID: String, _ appUserID: String) -> RateLimit? {
+        let perMinute = dependencies.unattestedPerMinute
+        guard perMinute > 0 else { return nil }
+        return RateLimit(
+            subject: SHA256Digest(ofParts: ["ratchet.unattested", bundleID, appUserID]), perMinute: perMinute)
+    }
+
+    private func answer(_ result: AcceptResult, _ body: () -> [UInt8]) -> HTTPResponse {
+        switch result {
+        case .accepted: return SDKAnswer.success(body())
+        case .limited(let seconds):
+            counters.limited += 1
+            return SDKAnswer.limited(seconds: seconds)
+        case .shed: return SDKAnswer.unavailable("the service is busy")
+        case .unavailable(let why):
+            counters.lastUnavailable = why
+            return SDKAnswer.unavailable("the service is not available")
+        }
+    }
+}

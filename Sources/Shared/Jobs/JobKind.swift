@@ -1,0 +1,11 @@
+/// What a job is. A worker that does not know a kind, or its payload version, puts the job aside for a newer worker.
+package struct JobKind: RawRepresentable, Hashable, Sendable {
+    /// Lower-case letters, digits and underscores: it stands in headers and metrics.
+    package let rawValue: String
+    package init(rawValue: String) { self.rawValue = rawValue }
+
+    /// A validated `POST /api/sdk/v1/identify`.
+    package static let identify = JobKind(rawValue: "identify")
+    /// A validated `POST /api/sdk/v1/attribute`, before or after its signature was looked at.
+    package static let attribute = JobKind(rawValue: "attribute")
+}

@@ -1,0 +1,77 @@
+package import Bytes
+
+/// A job on its way into the queue.
+package struct NewJob: Sendable {
+    package var kind: JobKind
+    /// Version of the payload's form.
+    package var version: Int
+    package var lane: Lane
+    /// A validated organization id; it stands in the job's header.
+    package var organization: String
+    /// What the job is about within its organization (the app user's id, an install id, a key id): it picks the
+    /// partition, so all writes of one subject share one clock.
+    package var subject: String
+    /// Milliseconds since 1970 after which nobody waits for the answer; 0 for none.
+    package var expiresMilliseconds: Int64
+    package var traceparent: String
+    package var replyTo: String
+    package var correlationID: String
+    /// At most `NewJob.maxPayloadBytes`.
+    package var payload: [UInt8]
+    package var limit: RateLimit?
+
+    /// A payload larger than this is a bug of its maker: bodies have smaller caps of their own, and Redis holds every
+    /// waiting payload in memory.
+    package static let maxPayloadBytes = 256 * 1024
+
+    package init(
+        kind: JobKind, version: Int = 1, lane: Lane, organization: String, subject: String, payload: [UInt8],
+        limit: RateLimit? = nil, expiresMilliseconds: Int64 = 0, traceparent: String = "", replyTo: String = "",
+        correlationID: String = ""
+    ) {
+        self.kind = kind
+        self.version = version
+        self.lane = lane
+        self.organization = organization
+        self.subject = subject
+        self.payload = payload
+        self.limit = limit
+        self.expiresMilliseconds = expiresMilliseconds
+        self.traceparent = traceparent
+        self.replyTo = replyTo
+        self.correlationID = correlationID
+    }
+}
+
+/// A limit that the queue keeps while it accepts, so that it is exact across any number of ingress processes.
+package struct RateLimit: Sendable {
+    /// Names whose limit it is. Only this digest enters a key.
+    package var subject: SHA256Digest
+    /// Writes a minute, and the burst allowed at once (GCRA).
+    package var perMinute: Int
+
+    package init(subject: SHA256Digest, perMinute: Int) {
+        self.subject = subject
+        self.perMinute = perMinute
+    }
+}
+
+/// What became of a job at the door.
+package enum AcceptResult: Equatable, Sendable {
+    /// Durable as the chosen mode promises. The stamp names it within its partition.
+    case accepted(stamp: Int64)
+    /// Over its limit; nothing was stored. A retry helps after that many whole seconds (≥ 1).
+    case limited(retryAfterSeconds: Int)
+    /// The queue sheds this class of work, or the organization's backlog is full; nothing was stored.
+    case shed
+    /// The queue can't say that it has the job: away, refusing, too slow, or not seeded yet. The job may be stored
+    /// all the same; sending it again is safe.
+    case unavailable(String)
+}
+
+/// Where jobs enter. Implementations are confined to the caller's event loop.
+package protocol JobSink: Sendable {
+    /// Puts a job into its lane. Returns only once the queue has it, or says why not. Never throws: every failure is
+    /// an answer that the caller must give to somebody.
+    func accept(_ job: NewJob) async -> AcceptResult
+}

@@ -1,0 +1,42 @@
+package import EventLoop
+package import Redis
+package import Service
+
+/// The way from a process' settings to the Redis that holds the queue.
+package enum QueueConnection {
+    /// Connects and checks that this Redis may be entrusted with writes.
+    /// - Throws: `ServiceError`: dependency away (a retry helps) or configuration (what to type stands in it).
+    package static func open(
+        _ context: ServiceContext, on loop: EventLoop, connectMilliseconds: Int64
+    ) async throws -> RedisClient {
+        let settings = context.settings
+        let address: RedisAddress
+        do {
+            address = try RedisAddress(settings.redisURL)
+        } catch {
+            throw ServiceError(.configuration, "RATCHET_REDIS_URL: \(error.message)")
+        }
+        let configuration = RedisClientConfiguration(
+            commandTimeoutMilliseconds: Int64(settings.redisTimeoutMilliseconds), clientName: context.livenessName)
+        let durability =
+            RedisRequirements.Durability(rawValue: settings.durability.rawValue) ?? RedisRequirements.Durability.fsync
+        let unchecked = settings.redisUnchecked
+        return try await loop.run {
+            let client = RedisClient(loop: loop, address: address, configuration: configuration)
+            guard await client.waitUntilConnected(milliseconds: connectMilliseconds) else {
+                await client.close()
+                throw ServiceError(.dependencyAway, "redis is away at \(address)")
+            }
+            if !unchecked {
+                let problems = try await RedisRequirements.problems(client, durability: durability)
+                if !problems.isEmpty {
+                    await client.close()
+                    throw ServiceError(
+                        .configuration,
+                        problems.map { "\($0.message); type: \($0.remedy)" }.joined(separator: "\n"))
+                }
+            }
+            return client
+        }
+    }
+}

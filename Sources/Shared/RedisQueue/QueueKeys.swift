@@ -1,0 +1,63 @@
+package import Bytes
+package import Jobs
+
+/// Every key of the queue, built here and nowhere else (queue.md §2).
+///
+/// All keys of a partition carry its number in braces, so that a script touches one slot of a Redis Cluster. Names
+/// from outside enter a key only as a digest.
+package struct QueueKeys: Sendable {
+    /// What every name starts with (RATCHET_KEY_PREFIX), so that several installations share one Redis.
+    package let prefix: String
+    /// Number of partitions, a power of two, fixed when the queue is made.
+    package let partitions: Int
+
+    /// The consumer group of every lane.
+    package static let group = "workers"
+    /// Form of the keys and entries below; a queue of another form is refused.
+    package static let layoutVersion = 1
+
+    /// - Parameter partitions: a power of two from 1 to 1024; anything else traps, settings are checked at boot.
+    package init(prefix: String, partitions: Int) {
+        precondition(partitions > 0 && partitions <= 1024 && partitions & (partitions - 1) == 0)
+        self.prefix = prefix
+        self.partitions = partitions
+    }
+
+    /// The partition of a subject within its organization: the first two bytes of a digest of both, so one
+    /// organization spreads over all partitions.
+    package func partition(organization: String, subject: String) -> Int {
+        let digest = SHA256Digest(ofParts: [organization, subject]).bytes
+        return (Int(digest[0]) << 8 | Int(digest[1])) & (partitions - 1)
+    }
+
+    /// Stream: waiting and in-flight jobs of a lane.
+    package func lane(_ partition: Int, _ lane: Lane) -> String { "\(prefix)q:{\(partition)}:\(lane.name)" }
+    /// Sorted set: delayed jobs, stamp → due milliseconds.
+    package func due(_ partition: Int, _ lane: Lane) -> String { self.lane(partition, lane) + ":due" }
+    /// Hash: delayed jobs, stamp → header, line feed, payload.
+    package func later(_ partition: Int, _ lane: Lane) -> String { self.lane(partition, lane) + ":later" }
+    /// Stream: dead letters.
+    package func dead(_ partition: Int, _ lane: Lane) -> String { self.lane(partition, lane) + ":dead" }
+    /// Stream: jobs of a paused kind or organization.
+    package func parked(_ partition: Int, _ lane: Lane) -> String { self.lane(partition, lane) + ":parked" }
+    /// String: the last stamp given out.
+    package func clock(_ partition: Int) -> String { "\(prefix)q:{\(partition)}:clock" }
+    /// Hash: `seeded`, `layout`, `partitions`, and the orders in force.
+    package func meta(_ partition: Int) -> String { "\(prefix)q:{\(partition)}:meta" }
+    /// Hash: counters by outcome and lane.
+    package func stats(_ partition: Int) -> String { "\(prefix)q:{\(partition)}:stats" }
+    /// Hash: organization → entries not ended yet.
+    package func backlog(_ partition: Int) -> String { "\(prefix)q:{\(partition)}:backlog" }
+    /// Hash: stamp → starts of a suspected job that ran alone.
+    package func alone(_ partition: Int) -> String { "\(prefix)q:{\(partition)}:alone" }
+    /// String with expiry: the theoretical arrival time of a GCRA limit, microseconds.
+    package func limit(_ partition: Int, _ subject: SHA256Digest) -> String {
+        "\(prefix)rl:{\(partition)}:\(subject.hex.prefix(32))"
+    }
+    /// String, expires in 5 s: a process lives.
+    package func live(_ process: String) -> String { "\(prefix)live:\(process)" }
+    /// Hash: `version` and `body` of the published app directory.
+    package var directory: String { "\(prefix)app:directory" }
+    /// Hash: bundle id → dropped writes not yet copied to Postgres.
+    package var unresolved: String { "\(prefix)app:unresolved" }
+}

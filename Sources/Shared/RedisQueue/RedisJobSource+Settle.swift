@@ -1,0 +1,133 @@
+internal import EventLoop
+package import Jobs
+internal import Redis
+
+extension RedisJobSource {
+    /// Most bytes one settle call carries: Redis works on nothing else meanwhile.
+    private static let mostBytesPerCall = 1 << 20
+    /// First pause after a failed settle; doubled up to the cap.
+    private static let retryMilliseconds: Int64 = 50
+    private static let retryCapMilliseconds: Int64 = 1000
+
+    package func settle(_ settlements: [Settlement]) async {
+        loop.preconditionInLoop()
+        var groups: [Int: [Settlement]] = [:]
+        for settlement in settlements {
+            groups[settlement.job.partition * Lane.allCases.count + settlement.job.lane.rawValue, default: []]
+                .append(settlement)
+        }
+        await withTaskGroup(of: Void.self) { tasks in
+            for (_, group) in groups {
+                tasks.addTask { await self.settle(oneLane: group) }
+            }
+        }
+        for settlement in settlements {
+            held.remove(
+                Self.heldName(settlement.job.partition, settlement.job.lane, settlement.job.entryID))
+        }
+    }
+
+    private func settle(oneLane group: [Settlement]) async {
+        let job = group[0].job
+        // Done comes first: the script acknowledges all of those in one command.
+        let done = group.filter { if case .done = $0.action { true } else { false } }
+        let others = group.filter { if case .done = $0.action { false } else { true } }
+        var call: [RedisArgument] = []
+        var count = 0
+        var bytes = 0
+        for settlement in done + others {
+            let (arguments, size) = Self.arguments(settlement)
+            if count == QueueScripts.mostEntries || (count > 0 && bytes + size > Self.mostBytesPerCall) {
+                await send(call, job.partition, job.lane)
+                call.removeAll(keepingCapacity: true)
+                count = 0
+                bytes = 0
+            }
+            call.append(contentsOf: arguments)
+            count += 1
+            bytes += size
+        }
+        if count > 0 { await send(call, job.partition, job.lane) }
+    }
+
+    private static func arguments(_ settlement: Settlement) -> ([RedisArgument], Int) {
+        let job = settlement.job
+        let id = RedisArgument.text(job.entryID)
+        let stamp = RedisArgument.integer(job.header.stamp)
+        switch settlement.action {
+        case .done:
+            return (["done", id, .text(job.header.organization), stamp], 64)
+        case .forward(let lane, let payload):
+            var header = job.header
+            header.attempts = 0
+            return (
+                ["forward", id, stamp, .integer(Int64(lane.rawValue + 1)), .text(header.encoded), .bytes(payload)],
+                payload.count + 128
+            )
+        case .retry(let milliseconds, let attempts):
+            var header = job.header
+            header.attempts = attempts
+            return (
+                ["retry", id, stamp, .integer(milliseconds), .text(header.encoded), .bytes(job.payload)],
+                job.payload.count + 128
+            )
+        case .dead(let reason, let text):
+            return (
+                [
+                    "dead", id, .text(job.header.organization), stamp, .text(job.header.encoded),
+                    .bytes(job.payload), .text(reason), .bytes(deadText(text)),
+                ], job.payload.count + 128 + deadTextBytes
+            )
+        }
+    }
+
+    /// Error text kept with a dead letter: enough for a message, too little for a stack trace to fill memory.
+    private static let deadTextBytes = 1024
+
+    private static func deadText(_ text: String) -> [UInt8] { Array(text.utf8.prefix(deadTextBytes)) }
+
+    /// Sends one call until it succeeds: a settle that fails is kept, or a finished job would run again for nothing
+    /// and a retry be lost.
+    private func send(_ jobs: [RedisArgument], _ partition: Int, _ lane: Lane) async {
+        let callKeys: [RedisArgument] =
+            [
+                .text(keys.lane(partition, lane)), .text(keys.due(partition, lane)),
+                .text(keys.later(partition, lane)), .text(keys.dead(partition, lane)), .text(keys.backlog(partition)),
+                .text(keys.stats(partition)), .text(keys.alone(partition)),
+            ] + Lane.allCases.map { RedisArgument.text(keys.lane(partition, $0)) }
+        let arguments: [RedisArgument] = [.text(QueueKeys.group), .text(consumer), .text(lane.name)] + jobs
+        var pause = Self.retryMilliseconds
+        while true {
+            do {
+                _ = try await client.evaluate(QueueScripts.settle, keys: callKeys, arguments: arguments)
+                return
+            } catch {
+                // After a wipe there is no stream and no group: nothing is left to settle.
+                if case .server(let prefix) = error.code, prefix == "NOGROUP" { return }
+                if error.code == .closed { return }
+                counters.settleRetries += 1
+                await loop.sleep(milliseconds: pause)
+                pause = min(pause * 2, Self.retryCapMilliseconds)
+            }
+        }
+    }
+
+    /// Buries an entry that is not of our form, with whatever it holds.
+    func buryMalformed(_ stream: Stream, id: String, header: [UInt8], payload: [UInt8]) async {
+        await send(
+            [
+                "dead", .text(id), "", "0", .bytes(header), .bytes(payload), "malformed",
+                "the entry has no readable header",
+            ], stream.partition, stream.lane)
+    }
+
+    /// Notes that a suspected job starts alone.
+    /// - Returns: how many starts alone, this one included, have not ended; nil when Redis did not answer, and the job
+    ///   must then not be started.
+    package func startAlone(_ job: FetchedJob) async -> Int? {
+        let answer = try? await client.evaluate(
+            QueueScripts.startAlone, keys: [.text(keys.alone(job.partition))],
+            arguments: [.integer(job.header.stamp)])
+        return answer?.int64.map { Int($0) }
+    }
+}

@@ -1,0 +1,67 @@
+package import Redis
+
+/// What a Redis must promise before acknowledged writes are entrusted to it (queue.md §6).
+package enum RedisRequirements {
+    /// How durable an accepted write is.
+    package enum Durability: String, Sendable {
+        /// The reply leaves after the fsync.
+        case fsync
+        /// Up to a second of writes is lost when the machine loses power; a crash of Redis alone loses none.
+        case everysec
+        /// A second machine has the write.
+        case replicated
+    }
+
+    /// One promise that Redis does not give.
+    package struct Problem: Sendable, Equatable {
+        /// What is wrong, and what would follow from it.
+        package let message: String
+        /// The command that mends it now; it belongs into redis.conf as well.
+        package let remedy: String
+    }
+
+    /// Asks Redis for its settings.
+    /// - Throws: `RedisError`; a server that hides CONFIG answers an error too, see RATCHET_REDIS_UNCHECKED.
+    package static func problems(_ client: RedisClient, durability: Durability) async throws(RedisError) -> [Problem] {
+        let names: [RedisArgument] = [
+            "maxmemory", "maxmemory-policy", "appendonly", "appendfsync", "no-appendfsync-on-rewrite",
+        ]
+        let items = try await client.command(["CONFIG", "GET"] + names).elements ?? []
+        var values: [String: String] = [:]
+        for index in stride(from: 0, to: items.count - 1, by: 2) {
+            if let name = items[index].text { values[name] = items[index + 1].text }
+        }
+        return problems(values, durability: durability)
+    }
+
+    static func problems(_ values: [String: String], durability: Durability) -> [Problem] {
+        var problems: [Problem] = []
+        func want(_ name: String, _ good: (String) -> Bool, _ message: String, _ value: String) {
+            if !good(values[name] ?? "") {
+                problems.append(Problem(message: message, remedy: "redis-cli CONFIG SET \(name) \(value)"))
+            }
+        }
+        want(
+            "maxmemory-policy", { $0 == "noeviction" }, "redis may evict waiting jobs when memory is full",
+            "noeviction")
+        want(
+            "maxmemory", { $0 != "0" && !$0.isEmpty },
+            "redis has no memory limit: the kernel would end it instead of intake being refused", "1gb")
+        want("appendonly", { $0 == "yes" }, "redis forgets accepted writes when it restarts", "yes")
+        want(
+            "no-appendfsync-on-rewrite", { $0 == "no" }, "redis stops syncing to disk while it rewrites its log", "no")
+        let syncs = values["appendfsync"] ?? ""
+        if durability == .fsync && syncs != "always" {
+            problems.append(
+                Problem(
+                    message: "RATCHET_DURABILITY=fsync promises a sync to disk before each answer, redis syncs \(syncs)",
+                    remedy: "redis-cli CONFIG SET appendfsync always"))
+        } else if syncs == "no" {
+            problems.append(
+                Problem(
+                    message: "redis leaves syncing to the kernel, half a minute of writes may be lost",
+                    remedy: "redis-cli CONFIG SET appendfsync everysec"))
+        }
+        return problems
+    }
+}

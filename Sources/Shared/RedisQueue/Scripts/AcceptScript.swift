@@ -1,0 +1,77 @@
+internal import Redis
+
+extension QueueScripts {
+    /// Takes all writes that one ingress gathered for one partition.
+    ///
+    /// The only script that Redis may refuse at maxmemory: intake stops there, everything else goes on.
+    ///
+    /// KEYS: 1 meta, 2 clock, 3 stats, 4 backlog, 5–8 the lanes in `Lane` order, 9… limit keys
+    /// ARGV: 1 number of writes, 2 backlog cap of an organization in this partition (0: none); then for each write:
+    ///   lane (1–4), index of its limit key in KEYS (0: none), limit a minute, organization,
+    ///   header before the stamp, header after the enqueued time, payload
+    /// Answers `unseeded`, or one item a write: a stamp, `L` + whole seconds when limited, `S` when shed.
+    static let accept = RedisScript(
+        name: "accept",
+        source: """
+            #!lua
+            local seeded = redis.call('HGET', KEYS[1], 'seeded')
+            if seeded ~= '1' then return 'unseeded' end
+            local names = {'verify.live', 'verify', 'write.live', 'write'}
+            local time = redis.call('TIME')
+            local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
+            local enqueued = string.format('%.0f', math.floor(now / 1000))
+            local last = tonumber(redis.call('GET', KEYS[2]) or '0')
+            local cap = tonumber(ARGV[2])
+            local waiting, added, taken, answers = {}, {}, {0, 0, 0, 0}, {}
+            local limited, shed = 0, 0
+            for n = 1, tonumber(ARGV[1]) do
+                local a = 3 + (n - 1) * 7
+                local lane, organization = tonumber(ARGV[a]), ARGV[a + 3]
+                local refused = nil
+                if cap > 0 then
+                    if not waiting[organization] then
+                        waiting[organization] = tonumber(redis.call('HGET', KEYS[4], organization) or '0')
+                    end
+                    if waiting[organization] + (added[organization] or 0) >= cap then
+                        refused = 'S'
+                        shed = shed + 1
+                    end
+                end
+                local limit = tonumber(ARGV[a + 1])
+                if not refused and limit > 0 then
+                    local interval = 60000000 / tonumber(ARGV[a + 2])
+                    local arrival = tonumber(redis.call('GET', KEYS[limit]) or '0')
+                    if arrival < now then arrival = now end
+                    local ahead = arrival + interval - now
+                    if ahead > 60000000.5 then
+                        local seconds = math.ceil((ahead - 60000000) / 1000000)
+                        refused = 'L' .. string.format('%d', math.max(1, seconds))
+                        limited = limited + 1
+                    else
+                        redis.call('SET', KEYS[limit], string.format('%.3f', arrival + interval),
+                            'PX', string.format('%.0f', math.ceil(ahead / 1000) + 1))
+                    end
+                end
+                if refused then
+                    answers[n] = refused
+                else
+                    last = math.max(last + 1, now)
+                    local stamp = string.format('%.0f', last)
+                    redis.call('XADD', KEYS[4 + lane], '*',
+                        'h', ARGV[a + 4] .. '|' .. stamp .. '|0|' .. organization .. '|' .. enqueued .. '|' .. ARGV[a + 5],
+                        'p', ARGV[a + 6])
+                    added[organization] = (added[organization] or 0) + 1
+                    taken[lane] = taken[lane] + 1
+                    answers[n] = stamp
+                end
+            end
+            for organization, count in pairs(added) do redis.call('HINCRBY', KEYS[4], organization, count) end
+            for lane = 1, 4 do
+                if taken[lane] > 0 then redis.call('HINCRBY', KEYS[3], 'accepted:' .. names[lane], taken[lane]) end
+            end
+            if limited > 0 then redis.call('HINCRBY', KEYS[3], 'limited', limited) end
+            if shed > 0 then redis.call('HINCRBY', KEYS[3], 'shed', shed) end
+            redis.call('SET', KEYS[2], string.format('%.0f', last))
+            return answers
+            """)
+}

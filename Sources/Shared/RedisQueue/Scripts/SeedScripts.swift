@@ -1,0 +1,82 @@
+internal import Redis
+
+extension QueueScripts {
+    /// Marks a partition as ready for work, after what a wiped Redis forgot was brought back.
+    ///
+    /// KEYS: 1 meta
+    /// ARGV: 1 layout version, 2 number of partitions
+    /// Answers {layout, partitions} as they stand now: not equal to the arguments means a queue of another shape.
+    static let seed = RedisScript(
+        name: "seed",
+        source: """
+            #!lua flags=allow-oom
+            redis.call('HSETNX', KEYS[1], 'layout', ARGV[1])
+            redis.call('HSETNX', KEYS[1], 'partitions', ARGV[2])
+            local meta = redis.call('HMGET', KEYS[1], 'layout', 'partitions')
+            if meta[1] == ARGV[1] and meta[2] == ARGV[2] then redis.call('HSET', KEYS[1], 'seeded', '1') end
+            return meta
+            """)
+
+    /// Publishes the app directory, unless a newer one stands there.
+    ///
+    /// KEYS: 1 directory
+    /// ARGV: 1 version, 2 body
+    /// Answers the version that stands there now.
+    static let publish = RedisScript(
+        name: "publish",
+        source: """
+            #!lua flags=allow-oom
+            local stands = tonumber(redis.call('HGET', KEYS[1], 'version') or '-1')
+            if tonumber(ARGV[1]) > stands then
+                redis.call('HSET', KEYS[1], 'version', ARGV[1], 'body', ARGV[2])
+                return tonumber(ARGV[1])
+            end
+            return stands
+            """)
+
+    /// Says that a process lives, for five seconds.
+    ///
+    /// KEYS: 1 live
+    static let live = RedisScript(
+        name: "live",
+        source: """
+            #!lua flags=allow-oom
+            redis.call('SET', KEYS[1], '1', 'PX', 5000)
+            return 1
+            """)
+
+    /// Adds counts of dropped writes. A name beyond the bound is counted under `*`, so that strangers can't fill
+    /// memory with made-up bundle ids.
+    ///
+    /// KEYS: 1 unresolved
+    /// ARGV: 1 most names, then pairs of bundle id and count
+    static let countUnresolved = RedisScript(
+        name: "count-unresolved",
+        source: """
+            #!lua flags=allow-oom
+            for n = 2, #ARGV, 2 do
+                local name = ARGV[n]
+                if redis.call('HEXISTS', KEYS[1], name) == 0 and redis.call('HLEN', KEYS[1]) >= tonumber(ARGV[1]) then
+                    name = '*'
+                end
+                redis.call('HINCRBY', KEYS[1], name, ARGV[n + 1])
+            end
+            return 1
+            """)
+
+    /// Takes away counts that have reached Postgres.
+    ///
+    /// KEYS: 1 unresolved
+    /// ARGV: pairs of bundle id and count
+    static let forgetUnresolved = RedisScript(
+        name: "forget-unresolved",
+        source: """
+            #!lua flags=allow-oom
+            for n = 1, #ARGV, 2 do
+                if redis.call('HINCRBY', KEYS[1], ARGV[n], -tonumber(ARGV[n + 1])) <= 0 then
+                    redis.call('HDEL', KEYS[1], ARGV[n])
+                end
+            end
+            return 1
+            """)
+}

@@ -1,0 +1,105 @@
+internal import Redis
+
+extension QueueScripts {
+    /// Ends a worker's hold on jobs of one lane.
+    ///
+    /// Retry and dead first ask whether the entry is still this worker's (a late settle by a worker that lost the job
+    /// must resurrect nothing), then acknowledge, and move only if that acknowledged something. Done and forward need
+    /// no owner: the effect is there, whoever brought it. An entry is deleted with its acknowledgement, so that the
+    /// length of the stream less the pending ones is what waits.
+    ///
+    /// KEYS: 1 lane, 2 due, 3 later, 4 dead, 5 backlog, 6 stats, 7 alone, 8–11 the lanes in `Lane` order
+    /// ARGV: 1 group, 2 consumer, 3 lane name, then for each job:
+    ///   `done` id organization stamp
+    ///   `forward` id stamp target lane (1–4) header payload
+    ///   `retry` id stamp delay ms header payload
+    ///   `dead` id organization stamp header payload reason text
+    /// Answers how many jobs this call ended, moved or buried.
+    static let settle = RedisScript(
+        name: "settle",
+        source: """
+            #!lua flags=allow-oom
+            local group, me, lane = ARGV[1], ARGV[2], ARGV[3]
+            local time = redis.call('TIME')
+            local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
+            local counts = {done = 0, forward = 0, retry = 0, dead = 0}
+            local ended = {}
+            local settled = 0
+            local function mine(id)
+                local held = redis.call('XPENDING', KEYS[1], group, id, id, 1)
+                return held[1] and held[1][2] == me
+            end
+            local function release(id)
+                if redis.call('XACK', KEYS[1], group, id) == 0 then return false end
+                redis.call('XDEL', KEYS[1], id)
+                return true
+            end
+            local function count(what, stamp)
+                counts[what] = counts[what] + 1
+                settled = settled + 1
+                redis.call('HDEL', KEYS[7], stamp)
+            end
+            local a = 4
+            local ids, organizations = {}, {}
+            while ARGV[a] == 'done' do
+                ids[#ids + 1] = ARGV[a + 1]
+                organizations[#ids] = ARGV[a + 2]
+                a = a + 4
+            end
+            if #ids > 0 then
+                local acknowledged = redis.call('XACK', KEYS[1], group, unpack(ids))
+                if acknowledged == #ids then
+                    redis.call('XDEL', KEYS[1], unpack(ids))
+                    for n = 1, #ids do
+                        ended[organizations[n]] = (ended[organizations[n]] or 0) + 1
+                    end
+                    counts.done = #ids
+                else
+                    for n = 1, #ids do
+                        if redis.call('XDEL', KEYS[1], ids[n]) == 1 then
+                            ended[organizations[n]] = (ended[organizations[n]] or 0) + 1
+                            counts.done = counts.done + 1
+                        end
+                    end
+                end
+                settled = counts.done
+                if redis.call('EXISTS', KEYS[7]) == 1 then
+                    for n = 1, #ids do redis.call('HDEL', KEYS[7], ARGV[4 + (n - 1) * 4 + 3]) end
+                end
+            end
+            while ARGV[a] do
+                local what, id = ARGV[a], ARGV[a + 1]
+                if what == 'forward' then
+                    if release(id) then
+                        redis.call('XADD', KEYS[7 + tonumber(ARGV[a + 3])], '*', 'h', ARGV[a + 4], 'p', ARGV[a + 5])
+                        count(what, ARGV[a + 2])
+                    end
+                    a = a + 6
+                elseif what == 'retry' then
+                    if mine(id) and release(id) then
+                        redis.call('ZADD', KEYS[2], now + tonumber(ARGV[a + 3]), ARGV[a + 2])
+                        redis.call('HSET', KEYS[3], ARGV[a + 2], ARGV[a + 4] .. '\\n' .. ARGV[a + 5])
+                        count(what, ARGV[a + 2])
+                    end
+                    a = a + 6
+                else
+                    if mine(id) and release(id) then
+                        redis.call('XADD', KEYS[4], '*', 'h', ARGV[a + 4], 'p', ARGV[a + 5],
+                            'reason', ARGV[a + 6], 'text', ARGV[a + 7])
+                        ended[ARGV[a + 2]] = (ended[ARGV[a + 2]] or 0) + 1
+                        count('dead', ARGV[a + 3])
+                    end
+                    a = a + 8
+                end
+            end
+            for organization, count in pairs(ended) do
+                if redis.call('HINCRBY', KEYS[5], organization, -count) <= 0 then
+                    redis.call('HDEL', KEYS[5], organization)
+                end
+            end
+            for what, count in pairs(counts) do
+                if count > 0 then redis.call('HINCRBY', KEYS[6], what .. ':' .. lane, count) end
+            end
+            return settled
+            """)
+}

@@ -1,0 +1,32 @@
+package import Postgres
+
+/// All connected apps at one version: what the writer publishes for the ingress.
+package struct AppDirectory: Equatable, Sendable {
+    /// Rises with every change of apps or organizations, in the same commit; never falls.
+    package let version: Int64
+    /// By bundle, organization, store and team.
+    package let apps: [AppRecord]
+
+    /// The version alone: one small row, cheap enough to ask for several times a second.
+    package static func version(_ connection: PostgresConnection) async throws(PostgresError) -> Int64 {
+        guard let row = try await connection.query("SELECT version FROM app_directory").first else {
+            throw PostgresError(.usage, "the app directory has no version")
+        }
+        return try row.int64("version")
+    }
+
+    /// Version and apps of one moment.
+    package static func load(_ connection: PostgresConnection) async throws(PostgresError) -> AppDirectory {
+        // One statement sees one snapshot, so the version belongs to the apps beside it.
+        let rows = try await connection.query(
+            """
+            SELECT d.version, a.* FROM app_directory AS d LEFT JOIN apps AS a ON true
+            ORDER BY a.bundle_id, a.organization, a.store, a.team_id
+            """
+        ).rows
+        guard let first = rows.first else { throw PostgresError(.usage, "the app directory has no version") }
+        var apps: [AppRecord] = []
+        for row in rows where try row.optionalString("id") != nil { apps.append(try Apps.record(row)) }
+        return AppDirectory(version: try first.int64("version"), apps: apps)
+    }
+}

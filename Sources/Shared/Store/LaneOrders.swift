@@ -1,0 +1,76 @@
+package import Postgres
+
+/// An order to the queue that stands until it is lifted or runs out.
+package struct LaneOrderRecord: Equatable, Sendable {
+    /// `lane`, `kind` or `organization`.
+    package let scope: String
+    /// Which one of them.
+    package let target: String
+    /// `pause` or `drain`.
+    package let action: String
+    package let owner: String
+    package let reason: String
+    /// Microseconds since 1970; nil stands until lifted.
+    package let until: Int64?
+    package let createdAt: Int64
+
+    package init(
+        scope: String, target: String, action: String, owner: String, reason: String, until: Int64?, createdAt: Int64
+    ) {
+        self.scope = scope
+        self.target = target
+        self.action = action
+        self.owner = owner
+        self.reason = reason
+        self.until = until
+        self.createdAt = createdAt
+    }
+}
+
+package enum LaneOrders {
+    /// Stores an order; one of the same scope, target and action is replaced.
+    package static func put(_ order: LaneOrderRecord, _ connection: PostgresConnection) async throws(PostgresError) {
+        _ = try await connection.query(
+            """
+            INSERT INTO lane_orders (scope, target, action, owner, reason, until_at, created_at)
+            VALUES ($1, $2, $3, $4, $5, $6, $7)
+            ON CONFLICT (scope, target, action) DO UPDATE SET owner = excluded.owner, reason = excluded.reason,
+                until_at = excluded.until_at, created_at = excluded.created_at
+            """,
+            [
+                .text(order.scope), .text(order.target), .text(order.action), .text(order.owner), .text(order.reason),
+                .int64(order.until), .int64(order.createdAt),
+            ])
+    }
+
+    /// - Returns: whether there was one.
+    package static func remove(
+        scope: String, target: String, action: String, _ connection: PostgresConnection
+    ) async throws(PostgresError) -> Bool {
+        try await connection.query(
+            "DELETE FROM lane_orders WHERE scope = $1 AND target = $2 AND action = $3",
+            [.text(scope), .text(target), .text(action)]
+        ).affectedRows > 0
+    }
+
+    /// The orders that stand at a time.
+    package static func list(
+        nowMicroseconds: Int64, _ connection: PostgresConnection
+    ) async throws(PostgresError) -> [LaneOrderRecord] {
+        let rows = try await connection.query(
+            """
+            SELECT * FROM lane_orders WHERE until_at IS NULL OR until_at > $1 ORDER BY scope, target, action
+            """, [.int64(nowMicroseconds)]
+        ).rows
+        var orders: [LaneOrderRecord] = []
+        for row in rows {
+            orders.append(
+                LaneOrderRecord(
+                    scope: try row.string("scope"), target: try row.string("target"),
+                    action: try row.string("action"), owner: try row.string("owner"),
+                    reason: try row.string("reason"), until: try row.optionalInt64("until_at"),
+                    createdAt: try row.int64("created_at")))
+        }
+        return orders
+    }
+}

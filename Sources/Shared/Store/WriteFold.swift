@@ -1,0 +1,74 @@
+internal import Bytes
+internal import Wire
+
+/// A batch folded: each key once, everything joined.
+struct WriteFold {
+    private(set) var customers: [UUIDv8: CustomerFold] = [:]
+    private(set) var purchases: [PurchaseKey: PurchaseFold] = [:]
+    private(set) var ownerWrites: [OwnerWriteKey: OwnerWriteFold] = [:]
+    private(set) var transactions: [TransactionKey: TransactionFacts] = [:]
+    private(set) var lineageMismatches = 0
+
+    init(_ writes: [StampedWrite]) {
+        customers.reserveCapacity(writes.count)
+        for write in writes {
+            switch write.content {
+            case .identify(let identify):
+                let id = touch(write, appUserID: identify.appUserID, proof: identify.proof)
+                customers[id]?.merge(identify, stamp: write.stamp)
+            case .attribute(let attribute): fold(attribute, of: write)
+            }
+        }
+    }
+
+    private mutating func touch(_ write: StampedWrite, appUserID: String, proof: WriteProof) -> UUIDv8 {
+        let id = UUIDv8.customer(organization: write.organization, appUserID: appUserID)
+        customers[
+            id,
+            default: CustomerFold(
+                id: id, organization: write.organization, appUserID: appUserID, stamp: write.stamp)
+        ].touch(stamp: write.stamp, proof: proof)
+        return id
+    }
+
+    private mutating func fold(_ attribute: AttributeWrite, of write: StampedWrite) {
+        let customer = touch(write, appUserID: attribute.appUserID, proof: attribute.proof)
+        var facts: TransactionFacts?
+        if case .verified(let verified) = attribute.evidence { facts = verified }
+        // What the signature names is the purchase; a body that names another one proves nothing about that other.
+        let lineageID = facts?.originalTransactionID ?? attribute.originalTransactionID
+        let bodyAgrees = lineageID.utf8.elementsEqual(attribute.originalTransactionID.utf8)
+        if !bodyAgrees { lineageMismatches += 1 }
+        // Only Apple signs the transactions that are verified here.
+        let store: Wire.Store = facts == nil ? attribute.store : .appStore
+        let key = PurchaseKey(
+            organization: write.organization, store: store, lineage: SHA256Digest(of: Array(lineageID.utf8)).bytes)
+        var purchase =
+            purchases[key]
+            ?? PurchaseFold(originalTransactionID: lineageID, firstSeen: write.stamp, lastSeen: write.stamp)
+        purchase.touch(stamp: write.stamp, attested: attribute.proof.attested, jws: facts != nil)
+        if bodyAgrees {
+            purchase.bundleID.join(attribute.bundleID, at: write.stamp)
+            if let product = attribute.productID { purchase.productID.join(product, at: write.stamp) }
+        }
+        purchases[key] = purchase
+        ownerWrites[
+            OwnerWriteKey(purchase: key, stamp: write.stamp, customer: customer), default: OwnerWriteFold()
+        ].join(attribute.proof, jws: facts != nil)
+        if let facts { fold(facts, organization: write.organization, store: store) }
+    }
+
+    private mutating func fold(_ facts: TransactionFacts, organization: String, store: Wire.Store) {
+        let key = TransactionKey(
+            organization: organization, store: store,
+            digest: SHA256Digest(of: Array(facts.transactionID.utf8)).bytes)
+        if let known = transactions[key] {
+            let later =
+                known.signedDate != facts.signedDate
+                ? known.signedDate < facts.signedDate
+                : known.payloadDigest.utf8.lexicographicallyPrecedes(facts.payloadDigest.utf8)
+            guard later else { return }
+        }
+        transactions[key] = facts
+    }
+}

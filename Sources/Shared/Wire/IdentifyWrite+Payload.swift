@@ -1,0 +1,50 @@
+package import JSON
+
+extension IdentifyWrite {
+    /// The payload of an identify job: compact JSON in the names of the request and `proof`; what is nil is left out.
+    package func encodePayload() -> [UInt8] {
+        var writer = JSONWriter(reservingCapacity: 512)
+        writer.beginObject()
+        writer.member("appUserId", appUserID)
+        writer.member("bundleId", bundleID)
+        writer.member("platform", platform)
+        writer.member("osVersion", osVersion)
+        writer.member("deviceModel", deviceModel)
+        writer.member("locale", locale)
+        if !attributes.isEmpty {
+            writer.key("attributes")
+            writer.beginObject()
+            for attribute in attributes {
+                writer.key(attribute.key)
+                writer.raw(attribute.value ?? "null")
+            }
+            writer.endObject()
+        }
+        proof.encode(to: &writer)
+        writer.endObject()
+        return writer.bytes
+    }
+
+    /// Reads what `encodePayload` wrote, with every limit of the door checked again. An error can't be mended by a
+    /// retry: the job is dead. The parser is only borrowed; a worker keeps one for all its jobs.
+    package init(payload: [UInt8], using parser: JSONParser = JSONParser()) throws(WireError) {
+        let reader = try PayloadReader(
+            PayloadReader.root(of: payload, using: parser),
+            members: [
+                "appUserId", "bundleId", "platform", "osVersion", "deviceModel", "locale", "attributes", "proof",
+            ])
+        self.init(
+            appUserID: try reader.string("appUserId", TextRules.isUserID),
+            bundleID: try reader.string("bundleId", TextRules.isBundleID),
+            platform: try reader.optionalString("platform", TextRules.isPlatform),
+            osVersion: try reader.optionalString("osVersion", TextRules.isDeviceField),
+            deviceModel: try reader.optionalString("deviceModel", TextRules.isDeviceField),
+            locale: try reader.optionalString("locale", TextRules.isDeviceField))
+        if let attributes = reader.value("attributes") {
+            self.attributes = try IdentifyWrite.attributes(of: attributes)
+            // In a payload a key twice is a slip of the editor, not a client's habit.
+            if attributes.hasDuplicateMembers { throw reader.invalid("attributes") }
+        }
+        proof = try WriteProof(payload: reader.value("proof"))
+    }
+}

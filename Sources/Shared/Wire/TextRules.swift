@@ -1,0 +1,124 @@
+/// The checks on field texts that requests, payloads and operators' commands share. All look at UTF-8 bytes or scalars,
+/// never at Swift's canonical equivalence.
+package enum TextRules {
+    /// 1 to 255 bytes, no control character, not only white space, none of the refused words.
+    package static func isUserID(_ text: String) -> Bool {
+        let bytes = text.utf8
+        guard !bytes.isEmpty && bytes.count <= SDKLimits.appUserIDBytes && !hasControl(text) else { return false }
+        // Most ids start with a visible ASCII character.
+        if let first = bytes.first, first <= 0x20 || first >= 0x80 {
+            guard text.unicodeScalars.contains(where: { !$0.properties.isWhitespace }) else { return false }
+        }
+        return !SDKLimits.refusedUserIDs.contains { same($0, text) }
+    }
+
+    /// True for ids that are taken but look like a default. Compared without regard to the case of ASCII letters.
+    static func isOddUserID(_ text: String) -> Bool {
+        SDKLimits.oddUserIDs.contains { odd in
+            odd.utf8.count == text.utf8.count
+                && zip(odd.utf8, text.utf8).allSatisfy {
+                    $0 == ($1 >= UInt8(ascii: "A") && $1 <= UInt8(ascii: "Z") ? $1 | 0x20 : $1)
+                }
+        }
+    }
+
+    /// 1 to 255 of `[A-Za-z0-9._-]`, a letter or digit first.
+    package static func isBundleID(_ text: String) -> Bool {
+        let bytes = text.utf8
+        guard let first = bytes.first, isAlphanumeric(first), bytes.count <= SDKLimits.bundleIDBytes else {
+            return false
+        }
+        return bytes.allSatisfy {
+            isAlphanumeric($0) || $0 == UInt8(ascii: ".") || $0 == UInt8(ascii: "_") || $0 == UInt8(ascii: "-")
+        }
+    }
+
+    /// 1 to 4,096 bytes without white space or control characters.
+    package static func isOriginalTransactionID(_ text: String) -> Bool {
+        let bytes = text.utf8
+        guard !bytes.isEmpty && bytes.count <= SDKLimits.originalTransactionIDBytes else { return false }
+        if bytes.allSatisfy({ $0 > 0x20 && $0 < 0x7f }) { return true }
+        return !hasControl(text) && !text.unicodeScalars.contains { $0.properties.isWhitespace }
+    }
+
+    /// 1 to 255 bytes.
+    package static func isProductID(_ text: String) -> Bool {
+        !text.utf8.isEmpty && text.utf8.count <= SDKLimits.productIDBytes
+    }
+
+    static func isDeviceField(_ text: String) -> Bool {
+        let bytes = text.utf8
+        if bytes.count <= SDKLimits.deviceFieldScalars { return true }
+        // Every scalar has one byte that is no continuation byte.
+        return bytes.lazy.filter { $0 & 0xc0 != 0x80 }.count <= SDKLimits.deviceFieldScalars
+    }
+
+    static func isPlatform(_ text: String) -> Bool { same(text, "ios") || same(text, "android") }
+
+    /// Three parts of base64url with dots between, no padding, none empty; at most 16 KiB.
+    static func isJWS(_ text: String) -> Bool {
+        let bytes = text.utf8
+        guard bytes.count <= SDKLimits.jwsBytes else { return false }
+        var parts = 1
+        var length = 0
+        for byte in bytes {
+            if byte == UInt8(ascii: ".") {
+                guard isBase64URLLength(length) else { return false }
+                parts += 1
+                length = 0
+            } else {
+                guard isBase64URL(byte) else { return false }
+                length += 1
+            }
+        }
+        return parts == 3 && isBase64URLLength(length)
+    }
+
+    /// `word` characters of lower case, digits and `_`, at most 64: the fixed words for refused signatures.
+    static func isRefusalReason(_ text: String) -> Bool {
+        !text.utf8.isEmpty && text.utf8.count <= SDKLimits.refusalReasonBytes
+            && text.utf8.allSatisfy { isLowerAlphanumeric($0) || $0 == UInt8(ascii: "_") }
+    }
+
+    static func isDeviceID(_ text: String) -> Bool {
+        !text.utf8.isEmpty && text.utf8.count <= SDKLimits.deviceIDBytes && text.utf8.allSatisfy { isBase64URL($0) }
+    }
+
+    static func isLowerHex(_ text: String, count: Int) -> Bool {
+        text.utf8.count == count
+            && text.utf8.allSatisfy { isDigit($0) || ($0 >= UInt8(ascii: "a") && $0 <= UInt8(ascii: "f")) }
+    }
+
+    static func isAllDigits(_ text: String) -> Bool { text.utf8.allSatisfy(isDigit) }
+
+    static func isDigit(_ byte: UInt8) -> Bool { byte >= UInt8(ascii: "0") && byte <= UInt8(ascii: "9") }
+
+    static func isLowerAlphanumeric(_ byte: UInt8) -> Bool {
+        isDigit(byte) || (byte >= UInt8(ascii: "a") && byte <= UInt8(ascii: "z"))
+    }
+
+    static func isAlphanumeric(_ byte: UInt8) -> Bool {
+        isLowerAlphanumeric(byte) || (byte >= UInt8(ascii: "A") && byte <= UInt8(ascii: "Z"))
+    }
+
+    static func isBase64URL(_ byte: UInt8) -> Bool {
+        isAlphanumeric(byte) || byte == UInt8(ascii: "-") || byte == UInt8(ascii: "_")
+    }
+
+    /// Four characters carry three bytes; one character alone over that carries none.
+    private static func isBase64URLLength(_ length: Int) -> Bool { length > 0 && length % 4 != 1 }
+
+    /// C0, DEL and C1 (in UTF-8: C2 80 to C2 9F).
+    static func hasControl(_ text: String) -> Bool {
+        var before: UInt8 = 0
+        for byte in text.utf8 {
+            if byte < 0x20 || byte == 0x7f || (before == 0xc2 && byte < 0xa0) { return true }
+            before = byte
+        }
+        return false
+    }
+
+    static func same(_ a: String, _ b: String) -> Bool {
+        a.utf8.count == b.utf8.count && a.utf8.elementsEqual(b.utf8)
+    }
+}

@@ -1,0 +1,182 @@
+package import EventLoop
+package import Jobs
+package import Service
+
+/// The loop that every worker shares: fetch, handle, settle; a breaker when a dependency is away; suspects alone.
+///
+/// `@unchecked Sendable`: every property is touched on the loop's thread alone.
+package final class Worker: @unchecked Sendable {
+    package struct Configuration: Sendable {
+        /// Most jobs handled at once.
+        package var batch = 1024
+        package var ladder = RetryLadder()
+        package init() {}
+    }
+
+    /// True while a dependency is away and nothing is fetched.
+    package private(set) var breakerOpen = false
+    /// Jobs fetched and not settled.
+    package private(set) var inHand = 0 {
+        didSet { metrics.inHand.set(inHand) }
+    }
+
+    private let loop: EventLoop
+    private let source: any JobSource
+    private let handler: any JobHandler
+    private let configuration: Configuration
+    private let log: Log
+    private let metrics: WorkerMetrics
+    private var stopping = false
+
+    /// Pause after a dependency failed, doubled up to the cap: workers must go on within five seconds of its return.
+    private static let breakerMilliseconds: Int64 = 100
+    private static let breakerCapMilliseconds: Int64 = 2000
+    /// A job that was started alone so often without an end is poison.
+    private static let mostStartsAlone = 3
+
+    package init(
+        loop: EventLoop, source: any JobSource, handler: any JobHandler, configuration: Configuration = .init(),
+        log: Log, metrics: WorkerMetrics
+    ) {
+        self.loop = loop
+        self.source = source
+        self.handler = handler
+        self.configuration = configuration
+        self.log = log
+        self.metrics = metrics
+    }
+
+    /// Ends `run` after the batch in hand. What could not be settled by then stays pending; its owner releases it.
+    package func stop() {
+        loop.preconditionInLoop()
+        stopping = true
+    }
+
+    /// Works until stopped. Runs on the loop.
+    package func run() async {
+        var settling: Task<Void, Never>?
+        while !stopping {
+            let jobs = await source.fetch(atMost: configuration.batch)
+            guard !jobs.isEmpty else { continue }
+            inHand += jobs.count
+            let suspects = jobs.filter { $0.deliveries > 1 }
+            let settlements = await work(jobs.filter { $0.deliveries <= 1 })
+            // Settling the last batch overlaps with handling this one; more than one behind would hide a Redis that
+            // can't keep up.
+            await settling?.value
+            settling = loop.spawn { await self.settle(settlements) }
+            for suspect in suspects where !stopping { await alone(suspect) }
+        }
+        await settling?.value
+    }
+
+    /// Handles jobs until the dependency is there or the worker stops.
+    private func work(_ jobs: [FetchedJob]) async -> [Settlement] {
+        var remaining = jobs[...]
+        var settlements: [Settlement] = []
+        var pause = Self.breakerMilliseconds
+        while !remaining.isEmpty && !(stopping && breakerOpen) {
+            // Half-open: one job tries the way, the others follow when it got through.
+            let part = Array(breakerOpen ? remaining.prefix(1) : remaining)
+            do {
+                let outcomes = try await handler.handle(part)
+                precondition(outcomes.count == part.count, "a handler answered for another number of jobs")
+                closeBreaker()
+                metrics.batchSizes.observe(Int64(part.count))
+                for (job, outcome) in zip(part, outcomes) { settlements.append(settlement(job, outcome)) }
+                remaining = remaining.dropFirst(part.count)
+            } catch {
+                openBreaker(error)
+                if stopping { break }
+                await loop.sleep(milliseconds: pause + Int64.random(in: 0...pause / 5))
+                pause = min(pause * 2, Self.breakerCapMilliseconds)
+            }
+        }
+        inHand -= remaining.count
+        return settlements
+    }
+
+    /// Runs a suspect by itself: if it brings the process down, it takes no good job with it, and its start is on
+    /// record.
+    private func alone(_ job: FetchedJob) async {
+        guard let starts = await source.startAlone(job) else {
+            // Redis is away; the job stays pending and is taken in hand again.
+            inHand -= 1
+            return
+        }
+        if starts > Self.mostStartsAlone {
+            count(job, "poison")
+            log.error("a job ended its worker again and again", ["kind": job.header.kind.rawValue])
+            await settle([
+                Settlement(
+                    job, .dead(reason: "poison", text: "started alone \(starts - 1) times without an end"))
+            ])
+            return
+        }
+        await settle(await work([job]))
+    }
+
+    private func settle(_ settlements: [Settlement]) async {
+        guard !settlements.isEmpty else { return }
+        await source.settle(settlements)
+        inHand -= settlements.count
+        let now = loop.time.wallMicroseconds
+        for settlement in settlements { metrics.stageLatency.observe(now - settlement.job.header.stamp) }
+    }
+
+    private func settlement(_ job: FetchedJob, _ outcome: JobOutcome) -> Settlement {
+        switch outcome {
+        case .done:
+            count(job, "done")
+            return Settlement(job, .done)
+        case .forward(let lane, let payload):
+            count(job, "forward")
+            return Settlement(job, .forward(to: lane, payload: payload))
+        case .permanent(let reason, let text):
+            count(job, "dead")
+            log.warn("a job was buried", ["kind": job.header.kind.rawValue, "reason": reason])
+            return Settlement(job, .dead(reason: reason, text: text))
+        case .transient(let text):
+            let attempts = job.header.attempts + 1
+            guard let delay = configuration.ladder.delay(afterAttempts: attempts, unit: .random(in: 0..<1)) else {
+                count(job, "dead")
+                return Settlement(job, .dead(reason: "attempts_exhausted", text: text))
+            }
+            count(job, "retry")
+            return Settlement(job, .retry(afterMilliseconds: delay, attempts: attempts))
+        case .later(let milliseconds):
+            count(job, "later")
+            return Settlement(job, .retry(afterMilliseconds: milliseconds, attempts: job.header.attempts))
+        case .unsupported:
+            let age = loop.time.wallMilliseconds - job.header.enqueuedMilliseconds
+            if age > RetryLadder.unsupportedLimitMilliseconds {
+                count(job, "dead")
+                return Settlement(
+                    job, .dead(reason: "unsupported", text: "no worker knows this kind and version of job"))
+            }
+            count(job, "unsupported")
+            return Settlement(
+                job,
+                .retry(
+                    afterMilliseconds: RetryLadder.unsupportedDelayMilliseconds, attempts: job.header.attempts))
+        }
+    }
+
+    private func count(_ job: FetchedJob, _ outcome: String) {
+        metrics.count(job.lane, outcome)
+    }
+
+    private func openBreaker(_ down: DependencyDown) {
+        if !breakerOpen { metrics.breakerOpened.add() }
+        breakerOpen = true
+        metrics.breakerOpen.set(1)
+        log.limited(.warn, "a dependency is away; fetching stopped", ["dependency": down.dependency, "text": down.text])
+    }
+
+    private func closeBreaker() {
+        guard breakerOpen else { return }
+        breakerOpen = false
+        metrics.breakerOpen.set(0)
+        log.info("the dependency is back", [:])
+    }
+}

@@ -1,0 +1,88 @@
+internal import EventLoop
+internal import Postgres
+internal import Redis
+internal import RedisQueue
+internal import Service
+internal import Store
+internal import Wire
+
+/// Keeps Redis' copies of what Postgres knows: seeds a Redis that forgot everything, publishes the app directory when
+/// it changed, and fetches the counts of dropped writes.
+///
+/// Every writer does this; all steps may be repeated and may overlap.
+struct DirectoryPublisher: Sendable {
+    let loop: EventLoop
+    let client: RedisClient
+    let keys: QueueKeys
+    let postgres: PostgresClient
+    let log: Log
+
+    /// A change must reach every ingress within a second, its own look at Redis included.
+    private static let pollMilliseconds: Int64 = 250
+    /// Dropped writes are only counted; they may wait.
+    private static let unresolvedEveryPasses = 4
+
+    func runUntilCancelled() async {
+        var pass = 0
+        while !Task.isCancelled {
+            await once(withUnresolved: pass % Self.unresolvedEveryPasses == 0)
+            pass += 1
+            await loop.sleep(milliseconds: Self.pollMilliseconds)
+        }
+    }
+
+    private func once(withUnresolved: Bool) async {
+        do {
+            try await publish()
+            try await seed()
+            if withUnresolved { try await fetchUnresolved() }
+        } catch let error as QueueSeed.Mismatch {
+            log.limited(.error, "the queue has another shape", ["text": error.message])
+        } catch let error as RedisError {
+            log.limited(.warn, "redis is away; the app directory waits", ["text": error.message])
+        } catch let error as PostgresError {
+            log.limited(.warn, "postgres is away; the app directory waits", ["text": error.message])
+        } catch {
+            log.limited(.error, "the app directory could not be published", ["text": "\(error)"])
+        }
+    }
+
+    /// The directory comes before the seed: once intake is open, no ingress may take an empty one for the truth.
+    private func publish() async throws {
+        let published = PublishedDirectory(client: client, keys: keys)
+        let stands = try await published.version()
+        let version = try await postgres.withConnection { connection throws(PostgresError) in
+            try await DirectorySnapshot.version(connection)
+        }
+        guard stands == nil || version > (stands ?? 0) else { return }
+        let snapshot = try await postgres.withConnection { connection throws(PostgresError) in
+            try await DirectorySnapshot.load(connection)
+        }
+        _ = try await published.publish(version: snapshot.version, body: AppDirectory.encode(snapshot.apps.map(Self.published)))
+        log.info("app directory published", ["version": snapshot.version, "apps": snapshot.apps.count])
+    }
+
+    private static func published(_ app: AppRecord) -> AppDirectory.App {
+        AppDirectory.App(
+            organization: app.organization, id: app.id, bundleID: app.bundleID, store: app.store,
+            team: app.teamID ?? "")
+    }
+
+    private func seed() async throws {
+        let seed = QueueSeed(client: client, keys: keys)
+        guard await seed.isSeeded() == false else { return }
+        try await seed.seed()
+        log.info("queue seeded", ["partitions": keys.partitions])
+    }
+
+    private func fetchUnresolved() async throws {
+        let counts = UnresolvedCounts(client: client, keys: keys)
+        let waiting = try await counts.all()
+        guard !waiting.isEmpty else { return }
+        let now = loop.time.wallMicroseconds
+        try await postgres.withConnection { connection throws(PostgresError) in
+            try await UnresolvedBundles.add(waiting, nowMicroseconds: now, connection)
+        }
+        try await counts.forget(waiting)
+    }
+}

@@ -1,0 +1,38 @@
+import EventLoop
+import Postgres
+import TestSupport
+
+/// Runs a test's body on a loop of its own with a connection to the shared server.
+func withConnection<Value: Sendable>(
+    schema: String? = nil, queryDeadlineMilliseconds: Int64 = 60_000,
+    _ body: @escaping @Sendable (PostgresConnection) async throws -> Value
+) async throws -> Value {
+    let configuration = try TestPostgres.shared.get().configuration(
+        schema: schema, queryDeadlineMilliseconds: queryDeadlineMilliseconds)
+    return try await withLoop { loop in
+        let connection = try await PostgresConnection.connect(configuration, on: loop)
+        defer { connection.close() }
+        return try await body(connection)
+    }
+}
+
+func withLoop<Value: Sendable>(_ body: @escaping @Sendable (EventLoop) async throws -> Value) async throws -> Value {
+    let loop = EventLoop(name: "test")
+    defer { loop.stop() }
+    return try await loop.run { try await body(loop) }
+}
+
+/// The error that an async call ends with, or nil.
+func failure(of body: () async throws(PostgresError) -> Void) async -> PostgresError? {
+    do throws(PostgresError) {
+        try await body()
+        return nil
+    } catch {
+        return error
+    }
+}
+
+/// Whether the connection still works.
+func answersOne(_ connection: PostgresConnection) async throws -> Bool {
+    try await connection.query("SELECT 1 AS one").rows.map { try $0.int64("one") } == [1]
+}

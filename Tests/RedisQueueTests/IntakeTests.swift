@@ -1,0 +1,193 @@
+import Bytes
+import EventLoop
+import Jobs
+import Redis
+import RedisQueue
+import TestSupport
+import Testing
+
+@Suite struct IntakeTests {
+    @Test func anAcceptedJobIsFetchedWithItsHeaderAndPayload() async throws {
+        let bench = try await QueueBench.make()
+        guard case .accepted(let stamp) = try await bench.accept("user_1", payload: #"{"a":1}"#) else {
+            Issue.record("not accepted")
+            return
+        }
+        let jobs = try await bench.fetch(try await bench.worker("w1"))
+        #expect(jobs.count == 1)
+        #expect(jobs[0].header.kind == .identify)
+        #expect(jobs[0].header.stamp == stamp)
+        #expect(jobs[0].header.organization == "demo")
+        #expect(jobs[0].header.attempts == 0)
+        #expect(jobs[0].header.enqueuedMilliseconds == stamp / 1000)
+        #expect(jobs[0].payload == Array(#"{"a":1}"#.utf8))
+        #expect(jobs[0].deliveries == 1)
+        #expect(jobs[0].partition == bench.keys.partition(organization: "demo", subject: "user_1"))
+    }
+
+    @Test func stampsOfAPartitionNeverTieOrInvert() async throws {
+        let bench = try await QueueBench.make(partitions: 1)
+        var stamps: [Int64] = []
+        for _ in 0..<20 {
+            let results = try await bench.loop.run {
+                await withTaskGroup(of: AcceptResult.self) { group in
+                    for _ in 0..<50 {
+                        group.addTask {
+                            await bench.sink.accept(
+                                NewJob(
+                                    kind: .identify, lane: .write, organization: "demo", subject: "u", payload: [1]))
+                        }
+                    }
+                    return await group.reduce(into: []) { $0.append($1) }
+                }
+            }
+            stamps += results.compactMap { if case .accepted(let stamp) = $0 { stamp } else { nil } }
+        }
+        #expect(stamps.count == 1000)
+        #expect(Set(stamps).count == 1000)
+        let jobs = try await fetchAll(bench)
+        #expect(jobs.map(\.header.stamp) == jobs.map(\.header.stamp).sorted())
+    }
+
+    private func fetchAll(_ bench: QueueBench) async throws -> [FetchedJob] {
+        let worker = try await bench.worker("w1")
+        var jobs: [FetchedJob] = []
+        while jobs.count < 1000 { jobs += try await bench.fetch(worker, atMost: 256) }
+        return jobs
+    }
+
+    @Test func writesOfOneTurnShareACallPerPartition() async throws {
+        let bench = try await QueueBench.make(partitions: 1)
+        let calls = try await bench.loop.run {
+            await withTaskGroup(of: Void.self) { group in
+                for index in 0..<40 {
+                    group.addTask {
+                        _ = await bench.sink.accept(
+                            NewJob(
+                                kind: .identify, lane: .write, organization: "demo", subject: "u\(index)",
+                                payload: []))
+                    }
+                }
+            }
+            return bench.sink.calls
+        }
+        #expect(calls == 1)
+    }
+
+    @Test func withoutASeedIntakeAndFetchRefuse() async throws {
+        let bench = try await QueueBench.make(seeded: false)
+        guard case .unavailable = try await bench.accept("user_1") else {
+            Issue.record("a queue that forgot its orders took a write")
+            return
+        }
+        #expect(try await bench.length(.write) == 0)
+        let worker = try await bench.worker("w1")
+        #expect(try await bench.fetch(worker).isEmpty)
+        try await bench.loop.run { try await QueueSeed(client: bench.client, keys: bench.keys).seed() }
+        guard case .accepted = try await bench.accept("user_1") else {
+            Issue.record("not accepted after the seed")
+            return
+        }
+        #expect(try await bench.fetch(worker).count == 1)
+    }
+
+    @Test func aQueueOfAnotherShapeIsRefused() async throws {
+        let bench = try await QueueBench.make(partitions: 2)
+        await #expect(throws: QueueSeed.Mismatch.self) {
+            try await bench.loop.run {
+                let other = QueueKeys(prefix: bench.keys.prefix, partitions: 4)
+                try await QueueSeed(client: bench.client, keys: other).seed()
+            }
+        }
+    }
+
+    @Test func theThirtyFirstWriteAtOnceIsLimitedWithWholeSeconds() async throws {
+        let bench = try await QueueBench.make()
+        let limit = RateLimit(subject: SHA256Digest(ofParts: ["device"]), perMinute: 30)
+        for _ in 0..<30 {
+            guard case .accepted = try await bench.accept("user_1", limit: limit) else {
+                Issue.record("limited too early")
+                return
+            }
+        }
+        guard case .limited(let seconds) = try await bench.accept("user_1", limit: limit) else {
+            Issue.record("the 31st write passed")
+            return
+        }
+        #expect((1...60).contains(seconds))
+        #expect(try await bench.length(.write) == 30)
+        // Another device of the same partition is not concerned.
+        let other = RateLimit(subject: SHA256Digest(ofParts: ["other"]), perMinute: 30)
+        guard case .accepted = try await bench.accept("user_1", limit: other) else {
+            Issue.record("another device was limited")
+            return
+        }
+    }
+
+    @Test func anOrganizationsBacklogIsCapped() async throws {
+        var configuration = RedisJobSink.Configuration()
+        configuration.organizationBacklog = 3
+        let bench = try await QueueBench.make(partitions: 1, configuration: configuration)
+        for _ in 0..<3 { _ = try await bench.accept("user_1") }
+        #expect(try await bench.accept("user_1") == .shed)
+        guard case .accepted = try await bench.accept("user_1", organization: "other") else {
+            Issue.record("one tenant's backlog shed another's write")
+            return
+        }
+        let worker = try await bench.worker("w1")
+        let jobs = try await bench.fetch(worker)
+        try await bench.settle(worker, jobs.map { Settlement($0, .done) })
+        #expect(try await bench.backlog() == 0)
+        guard case .accepted = try await bench.accept("user_1") else {
+            Issue.record("ended jobs still counted")
+            return
+        }
+    }
+
+    @Test func atMaxmemoryIntakeRefusesWhileSettlingGoesOn() async throws {
+        let server = try await TestRedis.start()
+        do {
+            let bench = try await QueueBench.make(redis: server)
+            _ = try await bench.accept("user_1")
+            let worker = try await bench.worker("w1")
+            _ = try await bench.command(["CONFIG", "SET", "maxmemory-policy", "noeviction"])
+            _ = try await bench.command(["CONFIG", "SET", "maxmemory", "1"])
+            guard case .unavailable = try await bench.accept("user_2") else {
+                Issue.record("a write was taken at maxmemory")
+                await server.remove()
+                return
+            }
+            let jobs = try await bench.fetch(worker)
+            #expect(jobs.count == 1)
+            try await bench.settle(
+                worker, jobs.map { Settlement($0, .retry(afterMilliseconds: 0, attempts: 1)) })
+            #expect(try await bench.delayed(.write) == 1)
+            _ = try await bench.command(["CONFIG", "SET", "maxmemory", "0"])
+            guard case .accepted = try await bench.accept("user_2") else {
+                Issue.record("intake did not recover by itself")
+                await server.remove()
+                return
+            }
+        }
+        await server.remove()
+    }
+
+    @Test func aRedisThatIsAwayIsAnAnswerNotALoss() async throws {
+        let server = try await TestRedis.start()
+        var configuration = RedisJobSink.Configuration()
+        configuration.timeoutMilliseconds = 300
+        let bench = try await QueueBench.make(redis: server, configuration: configuration)
+        server.freeze()
+        guard case .unavailable = try await bench.accept("user_1") else {
+            Issue.record("a frozen Redis accepted")
+            return
+        }
+        server.thaw()
+        await server.stop()
+        guard case .unavailable = try await bench.accept("user_1") else {
+            Issue.record("a dead Redis accepted")
+            return
+        }
+        await server.remove()
+    }
+}

@@ -1,0 +1,69 @@
+import JSON
+import Wire
+
+/// Bodies and ways to ask about them.
+enum Fixture {
+    /// 388 bytes: what an app sends at launch.
+    static let identify = #"""
+        {"appUserId":"$anon_6F9619FF-8B86-D011-B42D-00CF4FC964FF","bundleId":"com.example.app","platform":"ios",
+        "osVersion":"26.2","deviceModel":"iPhone17,2","locale":"en_US","attributes":{"plan":"pro","age":42,
+        "newsletter":true,"name":"Zoë \"Z\" Müller","score":12.50,"source":"spring \u2764 campaign","country":"DE",
+        "referrer":"https://example.com/a?b=c","company":null,"cohort":"2026-04-b"}}
+        """#.replacing("\n", with: "")
+    static let attribute = #"""
+        {"appUserId":"user_42","bundleId":"com.example.app","originalTransactionId":"2000000123456789",
+        "productId":"com.example.app.pro.monthly","jws":"eyJhbGciOiJFUzI1NiJ9.eyJhIjoxfQ.c2lnbmF0dXJl"}
+        """#.replacing("\n", with: "")
+
+    /// A minimal identify body around some attributes.
+    static func identify(attributes: String) -> String {
+        #"{"appUserId":"u","bundleId":"com.example.app","attributes":"# + attributes + "}"
+    }
+
+    /// Attributes that take exactly so many bytes in compact form.
+    static func attributes(bytes: Int) -> String {
+        #"{"k":""# + String(repeating: "x", count: bytes - #"{"k":""}"#.utf8.count) + #""}"#
+    }
+
+    static func quoted(_ text: String) -> String { JSONWriter.quoted(text) }
+}
+
+/// What a body is validated to.
+func identify(_ body: String) throws(WireError) -> Validated<IdentifyWrite> {
+    try Validated<IdentifyWrite>(body: Array(body.utf8), using: JSONParser())
+}
+
+func attribute(_ body: String) throws(WireError) -> Validated<AttributeWrite> {
+    try Validated<AttributeWrite>(body: Array(body.utf8), using: JSONParser())
+}
+
+/// Why a body is refused, as `code` or `code field`; nil when it is taken.
+func refusal(_ call: () throws(WireError) -> Void) -> String? {
+    do {
+        try call()
+        return nil
+    } catch {
+        return [error.code.rawValue, error.field].compactMap { $0 }.joined(separator: " ")
+    }
+}
+
+func identifyRefusal(_ body: String) -> String? {
+    refusal { () throws(WireError) in _ = try identify(body) }
+}
+
+func attributeRefusal(_ body: String) -> String? {
+    refusal { () throws(WireError) in _ = try attribute(body) }
+}
+
+/// The same numbers at every run (SplitMix64).
+struct SeededGenerator: RandomNumberGenerator {
+    private var state: UInt64
+    init(seed: UInt64) { state = seed }
+    mutating func next() -> UInt64 {
+        state &+= 0x9e37_79b9_7f4a_7c15
+        var mixed = state
+        mixed = (mixed ^ (mixed >> 30)) &* 0xbf58_476d_1ce4_e5b9
+        mixed = (mixed ^ (mixed >> 27)) &* 0x94d0_49bb_1331_11eb
+        return mixed ^ (mixed >> 31)
+    }
+}

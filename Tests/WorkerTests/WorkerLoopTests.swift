@@ -1,0 +1,199 @@
+import EventLoop
+import Jobs
+import Service
+import Synchronization
+import Testing
+import WorkerCore
+
+/// A handler that answers as a script says and remembers what it was given.
+private final class ScriptedHandler: JobHandler, Sendable {
+    enum Step: Sendable {
+        case answer(JobOutcome)
+        case down
+    }
+    private struct State {
+        var script: [Step]
+        var batches: [[String]] = []
+        var waiters: [(count: Int, continuation: CheckedContinuation<Void, Never>)] = []
+    }
+    private let state: Mutex<State>
+    private let standard: JobOutcome
+
+    init(_ script: [Step] = [], then standard: JobOutcome = .done) {
+        state = Mutex(State(script: script))
+        self.standard = standard
+    }
+
+    var batches: [[String]] { state.withLock { $0.batches } }
+
+    func handle(_ jobs: [FetchedJob]) async throws(DependencyDown) -> [JobOutcome] {
+        let (step, ready) = state.withLock { state -> (Step?, [CheckedContinuation<Void, Never>]) in
+            state.batches.append(jobs.map { String(decoding: $0.payload, as: UTF8.self) })
+            let step = state.script.isEmpty ? nil : state.script.removeFirst()
+            let ready = state.waiters.filter { $0.count <= state.batches.count }.map(\.continuation)
+            state.waiters.removeAll { $0.count <= state.batches.count }
+            return (step, ready)
+        }
+        for waiter in ready { waiter.resume() }
+        switch step {
+        case .down: throw DependencyDown("postgres", "away")
+        case .answer(let outcome): return jobs.map { _ in outcome }
+        case nil: return jobs.map { _ in standard }
+        }
+    }
+
+    /// Returns once the handler was called that often.
+    func called(times count: Int) async {
+        await withCheckedContinuation { continuation in
+            let now = state.withLock { state in
+                if state.batches.count >= count { return true }
+                state.waiters.append((count, continuation))
+                return false
+            }
+            if now { continuation.resume() }
+        }
+    }
+}
+
+/// A worker on the queue in memory.
+private struct WorkerBench {
+    let loop: EventLoop
+    let time: ManualTime
+    let queue: MemoryQueue
+    let worker: Worker
+    let metrics = Metrics()
+
+    init(_ handler: ScriptedHandler, realTime: Bool = false) {
+        let time = ManualTime()
+        self.time = time
+        loop = EventLoop(name: "worker-test", time: realTime ? SystemTime() : time)
+        queue = MemoryQueue { time.wallMilliseconds }
+        worker = Worker(
+            loop: loop, source: queue.source(.write), handler: handler,
+            log: Log(process: "test", level: .error, time: time, sink: MemoryLogSink()),
+            metrics: WorkerMetrics(metrics, stage: .write))
+    }
+
+    func accept(_ payload: String, kind: JobKind = .identify) async {
+        _ = await queue.accept(
+            NewJob(kind: kind, lane: .write, organization: "demo", subject: payload, payload: Array(payload.utf8)))
+    }
+
+    /// Runs the worker until `body` returns, then stops it.
+    func running(_ body: () async -> Void) async throws {
+        let worker = worker
+        let work = loop.spawn { await worker.run() }
+        await body()
+        try await loop.run { worker.stop() }
+        queue.stop()
+        await work.value
+    }
+}
+
+@Suite struct WorkerLoopTests {
+    @Test func jobsThatWaitAreHandledTogetherAndSettled() async throws {
+        let handler = ScriptedHandler()
+        let bench = WorkerBench(handler)
+        for name in ["a", "b", "c"] { await bench.accept(name) }
+        try await bench.running { await handler.called(times: 1) }
+        #expect(handler.batches == [["a", "b", "c"]])
+        #expect(bench.queue.waiting(.write).isEmpty)
+        #expect(bench.queue.dead.isEmpty)
+    }
+
+    @Test func aDependencyThatIsAwayCostsNoJobAndNoAttempt() async throws {
+        let handler = ScriptedHandler([.down, .down])
+        let bench = WorkerBench(handler, realTime: true)
+        for name in ["a", "b", "c"] { await bench.accept(name) }
+        try await bench.running { await handler.called(times: 4) }
+        // Whole batch, then one job as a probe (which fails again), the probe that gets through, the rest.
+        #expect(handler.batches == [["a", "b", "c"], ["a"], ["a"], ["b", "c"]])
+        #expect(bench.queue.dead.isEmpty)
+        #expect(bench.queue.delayed.isEmpty)
+    }
+
+    @Test func aPassingFailureCostsAnAttemptAndComesBackLater() async throws {
+        let handler = ScriptedHandler([.answer(.transient(text: "deadlock"))])
+        let bench = WorkerBench(handler)
+        await bench.accept("a")
+        try await bench.running { await handler.called(times: 1) }
+        let delayed = try #require(bench.queue.delayed.first)
+        #expect(delayed.job.header.attempts == 1)
+        #expect((1000...1200).contains(delayed.milliseconds - bench.time.wallMilliseconds))
+    }
+
+    @Test func afterTheLastAttemptAJobIsADeadLetter() async throws {
+        let handler = ScriptedHandler([], then: .transient(text: "deadlock"))
+        let bench = WorkerBench(handler)
+        await bench.accept("a")
+        let worker = bench.worker
+        let work = bench.loop.spawn { await worker.run() }
+        for attempt in 1...20 {
+            await handler.called(times: attempt)
+            bench.time.advance(milliseconds: 400_000)
+            bench.queue.promote()
+            // The settle of this attempt may still be under way: promote until the next delivery is seen.
+            while handler.batches.count == attempt && bench.queue.dead.isEmpty {
+                bench.queue.promote()
+                bench.queue.wake()
+                await Task.yield()
+            }
+        }
+        try await bench.loop.run { worker.stop() }
+        bench.queue.stop()
+        await work.value
+        #expect(bench.queue.dead.map(\.reason) == ["attempts_exhausted"])
+        #expect(handler.batches.count == 20)
+    }
+
+    @Test func aPermanentFailureIsBuriedWithItsReason() async throws {
+        let handler = ScriptedHandler([.answer(.permanent(reason: "data_refused", text: "22P05"))])
+        let bench = WorkerBench(handler)
+        await bench.accept("a")
+        try await bench.running { await handler.called(times: 1) }
+        #expect(bench.queue.dead.map(\.reason) == ["data_refused"])
+        #expect(bench.queue.dead.map(\.text) == ["22P05"])
+    }
+
+    @Test func anUnknownKindWaitsForANewerWorkerAndIsBuriedAfterAnHour() async throws {
+        let young = ScriptedHandler([.answer(.unsupported)])
+        let bench = WorkerBench(young)
+        await bench.accept("a", kind: JobKind(rawValue: "from_the_future"))
+        try await bench.running { await young.called(times: 1) }
+        let delayed = try #require(bench.queue.delayed.first)
+        #expect(delayed.job.header.attempts == 0)
+        #expect(delayed.milliseconds - bench.time.wallMilliseconds == 30_000)
+
+        let old = ScriptedHandler([.answer(.unsupported)])
+        let later = WorkerBench(old)
+        await later.accept("a", kind: JobKind(rawValue: "from_the_future"))
+        later.time.advance(milliseconds: 3_600_001)
+        try await later.running { await old.called(times: 1) }
+        #expect(later.queue.dead.map(\.reason) == ["unsupported"])
+    }
+
+    @Test func suspectsRunAloneAndTheThirdUnendedStartIsPoison() async throws {
+        let handler = ScriptedHandler()
+        let bench = WorkerBench(handler)
+        let source = bench.queue.source(.write)
+        for name in ["bad", "good"] { await bench.accept(name) }
+        let delivered = await source.fetch(atMost: 10)
+        // Three workers started the first one alone and died of it.
+        for _ in 0..<3 { _ = await source.startAlone(delivered[0]) }
+        bench.queue.redeliver(delivered)
+        await bench.accept("new")
+        try await bench.running { await handler.called(times: 2) }
+        #expect(handler.batches == [["new"], ["good"]])
+        #expect(bench.queue.dead.map { String(decoding: $0.job.payload, as: UTF8.self) } == ["bad"])
+        #expect(bench.queue.dead.map(\.reason) == ["poison"])
+    }
+
+    @Test func aStopWhileADependencyIsAwayEndsAndSettlesNothing() async throws {
+        let handler = ScriptedHandler(Array(repeating: .down, count: 1000))
+        let bench = WorkerBench(handler, realTime: true)
+        await bench.accept("a")
+        try await bench.running { await handler.called(times: 2) }
+        #expect(bench.queue.dead.isEmpty)
+        #expect(bench.queue.delayed.isEmpty)
+    }
+}
