@@ -15,6 +15,9 @@ struct PackageDescription: Sendable {
         /// The C shims are the targets named C<Library>; everything else is Swift.
         let isC: Bool
 
+        /// Tests and what only they use.
+        var isTestOnly: Bool { path.hasPrefix("Tests/") }
+
         struct Source { let name, path, text: String }
 
         /// The files below the target's folder whose name ends so.
