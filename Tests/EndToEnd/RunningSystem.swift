@@ -1,5 +1,6 @@
 import EventLoop
 import Foundation
+import Jobs
 import Postgres
 import Redis
 import RedisQueue
@@ -101,7 +102,7 @@ final class RunningSystem: Sendable {
 
     /// Sends scripts one after the other over one connection. A 503 is sent again, as an SDK would; everything else
     /// must be what the call deserves.
-    func post(_ scripts: [[Workload.Call]], _ done: () -> Void) async throws {
+    func post(_ scripts: [[Workload.Call]], _ done: @Sendable () -> Void) async throws {
         let connection = try await RawHTTPClient.connect(host: "127.0.0.1", port: port)
         for call in scripts.joined() {
             let request =

@@ -5,8 +5,8 @@
 ///
 /// Where the RFC leaves a choice, the stricter one is made, because a proxy in front may have made the other:
 /// - lines end in CRLF; a bare CR or LF is an error. One empty line before a request is skipped (§2.2).
-/// - one space between the parts of the request line; the target is origin-form, or "*" for OPTIONS. Absolute-form is
-///   for proxies and refused.
+/// - one space between the parts of the request line; the target is a path with an optional query. Absolute-form is
+///   for proxies and "*" for nobody here; both are refused.
 /// - HTTP/1.1 needs exactly one Host, HTTP/1.0 at most one.
 /// - a body has one Content-Length of digits alone, or "Transfer-Encoding: chunked" alone and not in HTTP/1.0.
 /// - no folding, no space before the colon, no control byte in a value.
@@ -68,6 +68,7 @@ package struct HTTPRequestParser: Sendable {
     private var nameEnd = 0
     private var valueStart = 0
     private var valueEnd = 0
+    private var hasTab = false
     private var hasHost = false
     private var isChunked = false
     private var contentLength: Int?
@@ -297,12 +298,24 @@ extension HTTPRequestParser {
         guard major == 0x31, minor == 0x30 || minor == 0x31 else {
             return fail(.versionNotSupported, "only HTTP/1.1 and HTTP/1.0 are spoken here")
         }
-        guard let method else { return fail(.methodNotImplemented, "no such method") }
-        let isAsterisk = targetEnd - targetStart == 1 && storage[targetStart] == 0x2a && method == .options
-        guard isAsterisk || storage[targetStart] == 0x2f else {
-            return malformed("the request target is not a path")
-        }
+        guard method != nil else { return fail(.methodNotImplemented, "no such method") }
+        guard storage[targetStart] == 0x2f else { return malformed("the request target is not a path") }
+        guard isPathDecodable else { return malformed("a path with a broken escape") }
         state = .fieldStart
+    }
+
+    /// Whether every "%" of the path begins an escape, and none of them stands for NUL: proxies decode paths, and
+    /// disagree about what else to make of them.
+    private var isPathDecodable: Bool {
+        let path = storage[targetStart..<(queryMark < 0 ? targetEnd : queryMark)]
+        var rest = path
+        while let mark = rest.firstIndex(of: 0x25) {
+            guard mark + 2 < path.endIndex, let high = ASCII.hexValue(path[mark + 1]),
+                let low = ASCII.hexValue(path[mark + 2]), high + low > 0
+            else { return false }
+            rest = path[(mark + 3)...]
+        }
+        return true
     }
 }
 
@@ -341,13 +354,17 @@ extension HTTPRequestParser {
                     nameEnd = storage.count
                     valueStart = nameEnd
                     valueEnd = nameEnd
+                    hasTab = false
                     state = .fieldValueStart
                 } else {
                     guard ASCII.isToken(byte) else { return malformed("a byte that no field name may have") }
                     storage.append(ASCII.lowercased(byte))
                 }
             case .fieldValueStart:
-                if byte == ASCII.space || byte == ASCII.tab { break }
+                if byte == ASCII.space || byte == ASCII.tab {
+                    hasTab = hasTab || byte == ASCII.tab
+                    break
+                }
                 if byte == ASCII.carriageReturn {
                     state = .fieldLineFeed
                     break
@@ -363,6 +380,7 @@ extension HTTPRequestParser {
                 }
                 guard ASCII.isFieldValue(byte) else { return malformed("a control byte in a field value") }
                 storage.append(byte)
+                if byte == ASCII.tab { hasTab = true }
                 if byte != ASCII.space && byte != ASCII.tab { valueEnd = storage.count }
             default:
                 guard byte == ASCII.lineFeed else { return malformed("a carriage return without a line feed") }
@@ -383,20 +401,35 @@ extension HTTPRequestParser {
         let name = storage[nameStart..<nameEnd]
         let value = storage[valueStart..<valueEnd]
         switch name.count {
-        case 4 where ASCII.equals(name, "host"): takeHost(value)
+        case 4, 14, 17:
+            takeFramingField(name, value)
         case 6 where ASCII.equals(name, "expect"):
             if ASCII.equals(value, "100-continue") { expectsContinue = true } else { expectsOther = true }
         case 10 where ASCII.equals(name, "connection"):
             let options = value.split(separator: 0x2c)
             if options.contains(where: { ASCII.equals(Self.trimmed($0), "close") }) { wantsClose = true }
-        case 14 where ASCII.equals(name, "content-length"): takeContentLength(value)
-        case 17 where ASCII.equals(name, "transfer-encoding"):
-            guard !isChunked else { return malformed("two Transfer-Encoding fields") }
-            guard ASCII.equals(value, "chunked") else {
-                return malformed("the only Transfer-Encoding understood is chunked, alone")
-            }
-            isChunked = true
         default: break
+        }
+    }
+
+    /// The fields that say where a message ends and whom it is for. A tab beside their value is whitespace to the RFC
+    /// and part of the value to some proxies, so it is refused.
+    private mutating func takeFramingField(_ name: ArraySlice<UInt8>, _ value: ArraySlice<UInt8>) {
+        let isHost = ASCII.equals(name, "host")
+        let isLength = ASCII.equals(name, "content-length")
+        guard isHost || isLength || ASCII.equals(name, "transfer-encoding") else { return }
+        if hasTab {
+            malformed("a tab in a framing field")
+        } else if isHost {
+            takeHost(value)
+        } else if isLength {
+            takeContentLength(value)
+        } else if isChunked {
+            malformed("two Transfer-Encoding fields")
+        } else if ASCII.equals(value, "chunked") {
+            isChunked = true
+        } else {
+            malformed("the only Transfer-Encoding understood is chunked, alone")
         }
     }
 
@@ -410,7 +443,7 @@ extension HTTPRequestParser {
 
     private mutating func takeHost(_ value: ArraySlice<UInt8>) {
         guard !hasHost else { return malformed("two Host fields") }
-        guard value.allSatisfy(ASCII.isHost) else { return malformed("a Host that names no host") }
+        guard !value.isEmpty, value.allSatisfy(ASCII.isHost) else { return malformed("a Host that names no host") }
         hasHost = true
     }
 

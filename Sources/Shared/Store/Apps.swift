@@ -6,7 +6,7 @@ package struct AppRecord: Equatable, Sendable {
     /// `app_` and 24 lower-case hex characters.
     package let id: String
     package let organization: String
-    package let store: Wire.Store
+    package let store: PurchaseStore
     package let bundleID: String
     /// Ten of `A-Z0-9`; nil when the app was connected without one.
     package let teamID: String?
@@ -42,7 +42,7 @@ package enum Apps {
 
     /// Connects an app to an organization. The directory's version rises with it.
     package static func connect(
-        organization: String, store: Wire.Store, bundleID: String, teamID: String?, actor: String,
+        organization: String, store: PurchaseStore, bundleID: String, teamID: String?, actor: String,
         nowMicroseconds: Int64, _ connection: PostgresConnection
     ) async throws(PostgresError) -> ConnectOutcome {
         guard isValidBundleID(bundleID) else { return .invalid(field: "bundleId") }
@@ -124,7 +124,7 @@ package enum Apps {
     }
 
     static func record(_ row: PostgresRow) throws(PostgresError) -> AppRecord {
-        guard let store = Wire.Store(rawValue: try row.string("store")) else {
+        guard let store = PurchaseStore(rawValue: try row.string("store")) else {
             throw PostgresError(.usage, "an app of an unknown store")
         }
         return AppRecord(
