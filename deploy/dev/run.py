@@ -348,7 +348,7 @@ class Run:
         organization, bundle = DEMO["organization"], DEMO["bundle"]
         if not self.listed(organization, "orgs", "list"):
             self.admin("orgs", "create", organization, "--name", "Demo")
-        if not self.listed(bundle, "apps", "list"):
+        if not self.listed(bundle, "apps", "list", "--org", organization):
             self.admin("apps", "connect", bundle, "--org", organization, "--team", DEMO["team"])
 
     def listed(self, name, *command):
