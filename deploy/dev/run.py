@@ -450,6 +450,9 @@ def remove_data(run):
                 remove(os.path.join(folder, name))
             if os.listdir(folder) in ([], ["lock"]):
                 shutil.rmtree(folder)
+    home = os.path.dirname(folders.elsewhere)
+    if os.path.isdir(home) and not os.listdir(home):
+        os.rmdir(home)
 
 
 def main():
