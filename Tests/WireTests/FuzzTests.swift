@@ -87,8 +87,8 @@ import Wire
     }
 }
 
-/// RFC 8259 in its plainest form, with our two additions: UTF-8 only, no lone surrogates. Written from the RFC alone, so
-/// that it can contradict the reader.
+/// RFC 8259 in its plainest form, with our two additions: UTF-8 only, no lone surrogates. Written from the RFC alone,
+/// so that it can contradict the reader.
 private struct ReferenceGrammar {
     private let text: [UInt8]
     private var at = 0

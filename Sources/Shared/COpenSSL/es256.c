@@ -12,7 +12,8 @@ static const uint8_t order[32] = {
     0xbc, 0xe6, 0xfa, 0xad, 0xa7, 0x17, 0x9e, 0x84, 0xf3, 0xb9, 0xca, 0xc2, 0xfc, 0x63, 0x25, 0x51,
 };
 
-/// Whether a number lies in 1...n-1. Zero passes for every message in a verifier that forgets this (CVE-2022-21449).
+/// Whether a number lies in 1...n-1. Zero passes for every message in a verifier that forgets this (CVE-2022-21449);
+/// OpenSSL looks too, but the rule is not left to it.
 static int in_range(const uint8_t number[32]) {
     static const uint8_t zero[32];
     return memcmp(number, zero, 32) != 0 && memcmp(number, order, 32) < 0;

@@ -1,5 +1,5 @@
-// simdjson's first stage runs over the whole text: it checks UTF-8 and control characters and yields the offset of every
-// token's first byte. The second stage is our own, since simdjson's refuses numbers that we keep as text (30 digits,
+// simdjson's first stage runs over the whole text: it checks UTF-8 and control characters and yields the offset of
+// every token's first byte. The second stage is our own, since simdjson's refuses numbers that we keep as text (30 digits,
 // 1e400), stops at the first of duplicate members and lets U+0000 pass.
 #include "CSimdjson.h"
 
@@ -165,6 +165,7 @@ struct csimdjson_parser {
             if (close <= at + 1) return false;
             close--;
         } while (is_space(text[close]));
+        // Holds always, since the first stage refuses unclosed strings; checked, because all below relies on it.
         if (text[close] != '"') return false;
 
         uint8_t *start = text + at + 1;

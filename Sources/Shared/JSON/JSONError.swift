@@ -2,7 +2,7 @@
 package struct JSONError: Error, Equatable, Sendable {
     /// What is wrong. Only `outOfMemory` can change when the same bytes are read again.
     package enum Code: Equatable, Sendable {
-        /// Not one JSON text (RFC 8259) in UTF-8: grammar, control characters, escapes, lone surrogates, trailing bytes.
+        /// Not one JSON text (RFC 8259) in UTF-8: grammar, control characters, escapes, surrogates, trailing bytes.
         case malformed
         /// More containers in each other than the reader allows.
         case tooDeep

@@ -33,7 +33,7 @@ package final class JSONParser {
     /// caller's to limit.
     ///
     /// - Parameter maxDepth: how many containers may stand in each other; deeper is an error.
-    /// - Parameter refusingDuplicateMembers: true where the last of duplicates must not win silently (signed documents).
+    /// - Parameter refusingDuplicateMembers: true where no duplicate may win in silence (signed documents).
     package func parse(
         _ bytes: [UInt8], maxDepth: Int = JSONParser.defaultMaxDepth, refusingDuplicateMembers: Bool = false
     ) throws(JSONError) -> JSONValue {

@@ -1,5 +1,5 @@
-/// Appends compact JSON to bytes: no white space, raw UTF-8, and only the escapes that RFC 8259 §7 demands (`"`, `\` and
-/// control characters, the short forms where there are some).
+/// Appends compact JSON to bytes: no white space, raw UTF-8, and only the escapes that RFC 8259 §7 demands (`"`, `\`
+/// and control characters, the short forms where there are some).
 ///
 /// Commas and colons are put by the writer; that containers are closed and keys stand only in objects is the caller's.
 package struct JSONWriter {

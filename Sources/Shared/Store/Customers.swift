@@ -7,6 +7,11 @@ package struct CustomerRecord: Equatable, Sendable {
         package let key: String
         /// JSON text, as it was sent.
         package let value: String
+
+        package init(key: String, value: String) {
+            self.key = key
+            self.value = value
+        }
     }
 
     package struct LastWrite: Equatable, Sendable {
@@ -15,6 +20,12 @@ package struct CustomerRecord: Equatable, Sendable {
         package let at: Int64
         /// Why it was not attested, if the SDK said so.
         package let reason: String?
+
+        package init(attested: Bool, at: Int64, reason: String?) {
+            self.attested = attested
+            self.at = at
+            self.reason = reason
+        }
     }
 
     package let organization: String

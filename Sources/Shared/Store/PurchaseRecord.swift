@@ -53,4 +53,16 @@ package struct PurchaseMove: Equatable, Sendable {
     package let `operator`: Bool
     /// The mover's write carried no proof, while an earlier write of another customer did.
     package let contested: Bool
+
+    package init(
+        from: String?, to: String, at: Int64, attested: Bool, jws: Bool, operator: Bool, contested: Bool
+    ) {
+        self.from = from
+        self.to = to
+        self.at = at
+        self.attested = attested
+        self.jws = jws
+        self.operator = `operator`
+        self.contested = contested
+    }
 }

@@ -1,5 +1,5 @@
-/// The short name of an organization: `[a-z0-9][a-z0-9_-]{0,62}`. It stands between `|` in job headers, in Redis keys and
-/// in command lines, so nothing that means something there is taken.
+/// The short name of an organization: `[a-z0-9][a-z0-9_-]{0,62}`. It stands between `|` in job headers, in Redis keys
+/// and in command lines, so nothing that means something there is taken.
 package struct OrganizationID: Hashable, Sendable, CustomStringConvertible {
     package let text: String
 

@@ -1,10 +1,10 @@
-/// Every limit of the SDK API's fields, each with its reason. Lengths are bytes of UTF-8 unless the name says otherwise.
+/// Every limit of the SDK API's fields, each with its reason. Lengths are bytes of UTF-8 unless the name says more.
 package enum SDKLimits {
-    /// A whole request body. Attributes may take 8 KiB and a signed transaction 16 KiB, both escaped; 64 KiB holds that.
+    /// A whole request body. Attributes may take 8 KiB and a signed transaction 16 KiB, both escaped: that fits.
     package static let bodyBytes = 65_536
     /// A payload in the queue: what a body of the greatest size can grow to, escaped, with room for verified facts.
     package static let payloadBytes = 262_144
-    /// User ids: what an index of the database takes in its stride, and room for any scheme seen (e-mail, UUID, $anon_).
+    /// User ids: what an index of the database takes in its stride, and room for any scheme (e-mail, UUID, $anon_).
     package static let appUserIDBytes = 255
     /// Bundle ids and package names; Apple allows 155 characters, Play 150 or so.
     package static let bundleIDBytes = 255

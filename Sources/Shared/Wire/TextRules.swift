@@ -1,5 +1,5 @@
-/// The checks on field texts that requests, payloads and operators' commands share. All look at UTF-8 bytes or scalars, never at Swift's
-/// canonical equivalence.
+/// The checks on field texts that requests, payloads and operators' commands share. All look at UTF-8 bytes or scalars,
+/// never at Swift's canonical equivalence.
 package enum TextRules {
     /// 1 to 255 bytes, no control character, not only white space, none of the refused words.
     package static func isUserID(_ text: String) -> Bool {

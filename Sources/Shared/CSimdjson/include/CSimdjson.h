@@ -52,8 +52,8 @@ typedef struct csimdjson_parser csimdjson_parser;
 csimdjson_parser *csimdjson_create(void);
 void csimdjson_destroy(csimdjson_parser *parser);
 
-/// Reads one document from a copy of `bytes`. The nodes and text of the document before it are gone afterwards, whatever
-/// the result. `max_depth` is how many containers may stand in each other.
+/// Reads one document from a copy of `bytes`. The nodes and text of the document before it are gone afterwards,
+/// whatever the result. `max_depth` is how many containers may stand in each other.
 int csimdjson_parse(
     csimdjson_parser *parser, const uint8_t *bytes, uint64_t length, uint32_t max_depth, int refuse_duplicates);
 

@@ -1,0 +1,255 @@
+import EventLoop
+import Foundation
+import Jobs
+import Postgres
+import Redis
+import RedisQueue
+import Service
+import Store
+import TestSupport
+import Wire
+
+/// Redis, Postgres, an organization with an app, and the three processes, all of one test's own.
+final class RunningSystem: Sendable {
+    let redis: TestRedis
+    let ingress: RatchetProcess
+    let verifier: RatchetProcess
+    let writer: RatchetProcess
+    let port: Int
+    private let loop: EventLoop
+    private let postgres: PostgresClient
+    private let client: RedisClient
+    private let keys: QueueKeys
+    private let folder: String
+
+    private static let organization = "demo"
+
+    private init(
+        redis: TestRedis, ingress: RatchetProcess, verifier: RatchetProcess, writer: RatchetProcess, port: Int,
+        loop: EventLoop, postgres: PostgresClient, client: RedisClient, keys: QueueKeys, folder: String
+    ) {
+        self.redis = redis
+        self.ingress = ingress
+        self.verifier = verifier
+        self.writer = writer
+        self.port = port
+        self.loop = loop
+        self.postgres = postgres
+        self.client = client
+        self.keys = keys
+        self.folder = folder
+    }
+
+    static func start(extraRoots: String) async throws -> RunningSystem {
+        let redis = try await TestRedis.start(
+            TestRedis.Options(
+                appendOnly: true, appendFsync: "always", maxMemory: "1gb",
+                arguments: ["--maxmemory-policy", "noeviction"]))
+        let database = try TestPostgres.shared.get()
+        let schema = database.schema()
+        let loop = EventLoop(name: "end-to-end")
+        let postgres = PostgresClient(
+            PostgresConfiguration(conninfo: database.conninfo, schema: schema), on: loop)
+        try await loop.run { try await prepare(postgres) }
+        let folder = "/tmp/ratchet-e2e-\(UUID().uuidString.prefix(8))"
+        try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
+        try extraRoots.write(toFile: folder + "/roots.pem", atomically: true, encoding: .utf8)
+        let keys = QueueKeys(prefix: "e2e:", partitions: 16)
+        let environment = [
+            "RATCHET_MODE": "development", "RATCHET_SECRET": String(repeating: "s", count: 32),
+            "RATCHET_REDIS_URL": redis.url, "RATCHET_PG": database.conninfo, "RATCHET_PG_SCHEMA": schema,
+            "RATCHET_KEY_PREFIX": keys.prefix, "RATCHET_RUN_DIR": folder, "RATCHET_INGRESS_PORT": "0",
+            "RATCHET_EXTRA_APPLE_ROOTS": folder + "/roots.pem", "RATCHET_LOG_LEVEL": "info",
+        ]
+        let writer = RatchetProcess("ratchet-writer", environment: environment)
+        let verifier = RatchetProcess("ratchet-verifier", environment: environment)
+        let ingress = RatchetProcess("ratchet-ingress", environment: environment)
+        try await writer.start(untilItSays: "queue seeded")
+        try await verifier.start()
+        try await ingress.start(untilItSays: "\"listening\"")
+        let client = try await loop.run {
+            let client = RedisClient(loop: loop, address: redis.address, configuration: RedisClientConfiguration())
+            _ = await client.waitUntilConnected(milliseconds: 5000)
+            return client
+        }
+        let port = ingress.lines.compactMap(listeningPort).last ?? 0
+        return RunningSystem(
+            redis: redis, ingress: ingress, verifier: verifier, writer: writer, port: port, loop: loop,
+            postgres: postgres, client: client, keys: keys, folder: folder)
+    }
+
+    private static func prepare(_ postgres: PostgresClient) async throws {
+        let now = SystemTime().wallMicroseconds
+        try await postgres.withConnection { connection throws(PostgresError) in
+            do {
+                _ = try await Migrator.migrate(connection)
+                _ = try await Organizations.create(
+                    id: organization, name: "Demo", actor: "test", nowMicroseconds: now, connection)
+                _ = try await Apps.connect(
+                    organization: organization, store: .appStore, bundleID: Workload.bundle, teamID: "ABCDE12345",
+                    actor: "test", nowMicroseconds: now, connection)
+            } catch let error as PostgresError {
+                throw error
+            } catch {
+                throw PostgresError(.usage, "\(error)")
+            }
+        }
+    }
+
+    private static func listeningPort(_ line: String) -> Int? {
+        guard line.contains("\"listening\""), let range = line.range(of: "\"port\":") else { return nil }
+        return Int(line[range.upperBound...].prefix { $0.isNumber })
+    }
+
+    /// Sends scripts one after the other over one connection. A 503 is sent again, as an SDK would; everything else
+    /// must be what the call deserves.
+    func post(_ scripts: [[Workload.Call]], _ done: @Sendable () -> Void) async throws {
+        let connection = try await RawHTTPClient.connect(host: "127.0.0.1", port: port)
+        for call in scripts.joined() {
+            let request =
+                "POST /api/sdk/v1/\(call.path) HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+                + "Content-Length: \(call.body.utf8.count)\r\n\r\n\(call.body)"
+            var response = try await connection.exchange(request)
+            while response.status == 503 { response = try await connection.exchange(request) }
+            guard response.status == 200 else {
+                throw RatchetProcess.Failure(description: "\(response.status) \(response.text) for \(call.body)")
+            }
+            let stored = !response.text.contains("\"stored\":false")
+            guard stored != call.isDropped else {
+                throw RatchetProcess.Failure(description: "wrongly stored or dropped: \(call.body)")
+            }
+            done()
+        }
+    }
+
+    /// Puts jobs into the write lane that no rule of the door would let in.
+    func plantMalformedJobs(_ count: Int) async throws {
+        try await loop.run { [client, keys] in
+            for index in 0..<count {
+                _ = try await client.command([
+                    "XADD", .text(keys.lane(index, .write)), "*", "h",
+                    .text("identify|1|\(1_700_000_000_000_000 + index)|0|demo|1700000000000|0|||"), "p",
+                    #"{"appUserId":"","bundleId":"com.example.app"}"#,
+                ])
+            }
+        }
+    }
+
+    /// Returns once nothing waits, is pending or delayed.
+    func waitUntilDrained() async throws {
+        while true {
+            let lanes = try await loop.run { [client, keys] in
+                try await QueueStatistics(client: client, keys: keys).lanes()
+            }
+            let counts = try await counts()
+            if lanes.allSatisfy({ $0.waiting == 0 && $0.pending == 0 && $0.due == 0 }) && counts.unresolvedInRedis == 0 {
+                return
+            }
+            await loop.sleep(milliseconds: 50)
+        }
+    }
+
+    struct Counts {
+        var customers = 0
+        var purchases = 0
+        var ownerWrites = 0
+        var transactions = 0
+        var dropped = 0
+        /// Counts of dropped writes that have not reached Postgres.
+        var unresolvedInRedis = 0
+    }
+
+    func counts() async throws -> Counts {
+        try await loop.run { [postgres, client, keys] in
+            let waiting = try await UnresolvedCounts(client: client, keys: keys).all().count
+            return try await postgres.withConnection { connection throws(PostgresError) in
+                func count(_ sql: String) async throws(PostgresError) -> Int {
+                    Int(try await connection.query("SELECT (\(sql))::bigint AS n").first?.int64("n") ?? 0)
+                }
+                return Counts(
+                    customers: try await count("SELECT count(*) FROM customers"),
+                    purchases: try await count("SELECT count(*) FROM purchases"),
+                    ownerWrites: try await count("SELECT count(*) FROM purchase_owner_writes"),
+                    transactions: try await count("SELECT count(*) FROM transactions"),
+                    dropped: try await count("SELECT coalesce(sum(dropped), 0) FROM unresolved_bundles"),
+                    unresolvedInRedis: waiting)
+            }
+        }
+    }
+
+    func deadLetters() async throws -> Int {
+        let lanes = try await loop.run { [client, keys] in
+            try await QueueStatistics(client: client, keys: keys).lanes()
+        }
+        return Int(lanes.reduce(0) { $0 + $1.dead })
+    }
+
+    func customer(_ id: String) async throws -> CustomerRecord? {
+        try await loop.run { [postgres] in
+            try await postgres.withConnection { connection throws(PostgresError) in
+                try await Customers.show(
+                    organization: Self.organization, appUserID: id, nowMicroseconds: SystemTime().wallMicroseconds,
+                    connection)
+            }
+        }
+    }
+
+    func purchase(_ id: String) async throws -> (PurchaseRecord, [PurchaseMove])? {
+        try await loop.run { [postgres] in
+            try await postgres.withConnection {
+                connection throws(PostgresError) -> (PurchaseRecord, [PurchaseMove])? in
+                guard
+                    let record = try await Purchases.show(
+                        organization: Self.organization, originalTransactionID: id, store: .appStore,
+                        nowMicroseconds: SystemTime().wallMicroseconds, connection)
+                else { return nil }
+                return (record, try await Purchases.history(of: record, connection))
+            }
+        }
+    }
+
+    /// What kinds of sockets a process has open, from /proc.
+    func openSockets(of process: RatchetProcess) -> Set<String> {
+        guard let id = process.processID,
+            let descriptors = try? FileManager.default.contentsOfDirectory(atPath: "/proc/\(id)/fd")
+        else { return [] }
+        let inodes = descriptors.compactMap { descriptor -> Substring? in
+            guard let target = try? FileManager.default.destinationOfSymbolicLink(atPath: "/proc/\(id)/fd/\(descriptor)"),
+                target.hasPrefix("socket:[")
+            else { return nil }
+            return target.dropFirst(8).dropLast()
+        }
+        let unix = Set(Self.table("unix", id).compactMap { $0.count > 6 ? $0[6] : nil })
+        let listening = Set(
+            Self.table("tcp", id).filter { $0.count > 9 && $0[3] == "0A" && $0[1].hasPrefix("0100007F:") }.map { $0[9] })
+        return Set(
+            inodes.map { inode in
+                unix.contains(inode)
+                    ? "unix" : listening.contains(inode) ? "tcp listening on loopback" : "another socket"
+            })
+    }
+
+    /// The rows of a kernel table. Such a file has no size to go by, and is read to its end in one go.
+    private static func table(_ name: String, _ process: Int32) -> [[Substring]] {
+        let text = String(decoding: TextFile.read("/proc/\(process)/net/\(name)") ?? [], as: UTF8.self)
+        return text.split(separator: "\n").dropFirst().map { $0.split(separator: " ") }
+    }
+
+    /// The last words of every process, for a failure's report.
+    var tails: String {
+        [ingress, verifier, writer].map { "\($0.name):\n" + $0.lines.suffix(8).joined(separator: "\n") }
+            .joined(separator: "\n")
+    }
+
+    func stop() async {
+        await ingress.stop()
+        await verifier.stop()
+        await writer.stop()
+        try? await loop.run { [client, postgres] in
+            await client.close()
+            postgres.close()
+        }
+        await redis.remove()
+        try? FileManager.default.removeItem(atPath: folder)
+    }
+}
