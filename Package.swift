@@ -115,8 +115,8 @@ let package = Package(
                 "WorkerCore", "Writer",
             ]),
         tests("OpsTests", ["EventLoop", "JSON", "OpsCore", "Postgres", "Store"]),
-        tests("Conformance", ["JSON"]),
-        tests("EndToEnd", ["EventLoop", "Postgres", "Redis", "RedisQueue", "Store", "Wire"]),
+        tests("Conformance", ["EventLoop", "HTTP"]),
+        tests("EndToEnd", ["EventLoop", "Jobs", "Postgres", "Redis", "RedisQueue", "Service", "Store", "Wire"]),
     ],
     cLanguageStandard: .c17,
     cxxLanguageStandard: .cxx17

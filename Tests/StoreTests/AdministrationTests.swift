@@ -34,7 +34,7 @@ import Wire
 
     @Test func theDirectoryHoldsTheAppsOfItsVersion() async throws {
         try await withStore { connection in
-            let start = try await AppDirectory.load(connection)
+            let start = try await DirectorySnapshot.load(connection)
             #expect(start.apps.isEmpty)
             for id in ["a", "b"] {
                 _ = try await Organizations.create(id: id, name: id, actor: "ops", nowMicroseconds: 1, connection)
@@ -50,10 +50,10 @@ import Wire
                 return
             }
             #expect(app.id.utf8.count == 28)
-            let connected = try await AppDirectory.load(connection)
+            let connected = try await DirectorySnapshot.load(connection)
             #expect(connected.version > start.version)
             #expect(connected.apps == [app])
-            let version = try await AppDirectory.version(connection)
+            let version = try await DirectorySnapshot.version(connection)
             #expect(version == connected.version)
             let again = try await connect("a", "com.example.app", team: "ABCDE12345")
             #expect(again == .exists(app))
@@ -71,17 +71,17 @@ import Wire
             }
             let nowhere = try await connect("nobody", "com.example.app", team: nil)
             #expect(nowhere == .organizationNotFound)
-            let byBundle = try await AppDirectory.load(connection).apps.map(\.organization)
+            let byBundle = try await DirectorySnapshot.load(connection).apps.map(\.organization)
             #expect(byBundle == ["a", "a", "b"])
 
-            let before = try await AppDirectory.version(connection)
+            let before = try await DirectorySnapshot.version(connection)
             let gone = try await Apps.disconnect(
                 organization: "b", app: "com.example.app", actor: "ops", nowMicroseconds: 3, connection)
             #expect(gone.map(\.organization) == ["b"])
             let none = try await Apps.disconnect(
                 organization: "b", app: app.id, actor: "ops", nowMicroseconds: 3, connection)
             #expect(none.isEmpty, "another organization's app")
-            let after = try await AppDirectory.version(connection)
+            let after = try await DirectorySnapshot.version(connection)
             #expect(after > before)
             let left = try await Apps.list(organization: nil, connection)
             #expect(Set(left.map(\.id)) == [app.id, second.id])
@@ -90,14 +90,14 @@ import Wire
 
     @Test func aDirectoryChangeThatIsRolledBackRaisesNothing() async throws {
         try await withStore { connection in
-            let before = try await AppDirectory.version(connection)
+            let before = try await DirectorySnapshot.version(connection)
             _ = await failure { () async throws(PostgresError) in
                 try await connection.transaction { () async throws(PostgresError) in
                     try await connection.execute("INSERT INTO organizations VALUES ('x', 'x', 1)")
                     throw PostgresError(.usage, "no")
                 }
             }
-            let after = try await AppDirectory.version(connection)
+            let after = try await DirectorySnapshot.version(connection)
             #expect(after == before)
         }
     }
@@ -165,10 +165,10 @@ import Wire
 
     @Test func aSettingIsFixedByTheFirstWhoSetsIt() async throws {
         try await withStore { connection in
-            let absent = try await Settings.get("partitions", connection)
+            let absent = try await InstallationFacts.get("partitions", connection)
             #expect(absent == nil)
-            let first = try await Settings.fix("partitions", "16", connection)
-            let second = try await Settings.fix("partitions", "32", connection)
+            let first = try await InstallationFacts.fix("partitions", "16", connection)
+            let second = try await InstallationFacts.fix("partitions", "32", connection)
             #expect([first, second] == ["16", "16"])
         }
     }

@@ -68,7 +68,7 @@ func identify(
 }
 
 func attribute(
-    _ user: String, _ purchase: String, at stamp: Int64, organization: String = "o", store: Wire.Store = .appStore,
+    _ user: String, _ purchase: String, at stamp: Int64, organization: String = "o", store: PurchaseStore = .appStore,
     product: String? = nil, facts: TransactionFacts? = nil, attested: Bool = false
 ) -> StampedWrite {
     StampedWrite(

@@ -6,7 +6,7 @@ package struct AppRecord: Equatable, Sendable {
     /// `app_` and 24 lower-case hex characters.
     package let id: String
     package let organization: String
-    package let store: Wire.Store
+    package let store: PurchaseStore
     package let bundleID: String
     /// Ten of `A-Z0-9`; nil when the app was connected without one.
     package let teamID: String?
@@ -42,7 +42,7 @@ package enum Apps {
 
     /// Connects an app to an organization. The directory's version rises with it.
     package static func connect(
-        organization: String, store: Wire.Store, bundleID: String, teamID: String?, actor: String,
+        organization: String, store: PurchaseStore, bundleID: String, teamID: String?, actor: String,
         nowMicroseconds: Int64, _ connection: PostgresConnection
     ) async throws(PostgresError) -> ConnectOutcome {
         guard isValidBundleID(bundleID) else { return .invalid(field: "bundleId") }
@@ -78,14 +78,19 @@ package enum Apps {
     }
 
     /// Disconnects the apps of an organization that have this id or this bundle id. What they wrote stays.
+    /// - Parameter store: nil for both stores.
     /// - Returns: the apps that were disconnected; empty when none matched.
     package static func disconnect(
-        organization: String, app: String, actor: String, nowMicroseconds: Int64, _ connection: PostgresConnection
+        organization: String, app: String, store: PurchaseStore? = nil, actor: String, nowMicroseconds: Int64,
+        _ connection: PostgresConnection
     ) async throws(PostgresError) -> [AppRecord] {
         try await connection.transaction { () async throws(PostgresError) in
             let rows = try await connection.query(
-                "DELETE FROM apps WHERE organization = $1 AND (id = $2 OR bundle_id = $2) RETURNING *",
-                [.text(organization), .text(app)]
+                """
+                DELETE FROM apps WHERE organization = $1 AND (id = $2 OR bundle_id = $2)
+                    AND ($3::text IS NULL OR store = $3)
+                RETURNING *
+                """, [.text(organization), .text(app), .text(store?.rawValue)]
             ).rows
             var removed: [AppRecord] = []
             for row in rows {
@@ -124,7 +129,7 @@ package enum Apps {
     }
 
     static func record(_ row: PostgresRow) throws(PostgresError) -> AppRecord {
-        guard let store = Wire.Store(rawValue: try row.string("store")) else {
+        guard let store = PurchaseStore(rawValue: try row.string("store")) else {
             throw PostgresError(.usage, "an app of an unknown store")
         }
         return AppRecord(

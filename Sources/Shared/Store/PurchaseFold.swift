@@ -4,7 +4,7 @@ internal import Wire
 /// The key of a lineage, ordered as its table's primary key is.
 struct PurchaseKey: Hashable, Comparable {
     let organization: String
-    let store: Wire.Store
+    let store: PurchaseStore
     /// SHA-256 of the lineage's id.
     let lineage: [UInt8]
 
@@ -59,7 +59,7 @@ struct OwnerWriteFold {
 /// The key of a transaction, by the SHA-256 of the store's transaction id.
 struct TransactionKey: Hashable, Comparable {
     let organization: String
-    let store: Wire.Store
+    let store: PurchaseStore
     let digest: [UInt8]
 
     static func < (a: TransactionKey, b: TransactionKey) -> Bool {

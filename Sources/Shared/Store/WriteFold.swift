@@ -40,7 +40,7 @@ struct WriteFold {
         let bodyAgrees = lineageID.utf8.elementsEqual(attribute.originalTransactionID.utf8)
         if !bodyAgrees { lineageMismatches += 1 }
         // Only Apple signs the transactions that are verified here.
-        let store: Wire.Store = facts == nil ? attribute.store : .appStore
+        let store: PurchaseStore = facts == nil ? attribute.store : .appStore
         let key = PurchaseKey(
             organization: write.organization, store: store, lineage: SHA256Digest(of: Array(lineageID.utf8)).bytes)
         var purchase =
@@ -58,7 +58,7 @@ struct WriteFold {
         if let facts { fold(facts, organization: write.organization, store: store) }
     }
 
-    private mutating func fold(_ facts: TransactionFacts, organization: String, store: Wire.Store) {
+    private mutating func fold(_ facts: TransactionFacts, organization: String, store: PurchaseStore) {
         let key = TransactionKey(
             organization: organization, store: store,
             digest: SHA256Digest(of: Array(facts.transactionID.utf8)).bytes)

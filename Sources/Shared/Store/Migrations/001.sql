@@ -30,11 +30,14 @@ CREATE TABLE app_directory (
     singleton boolean PRIMARY KEY DEFAULT true CHECK (singleton),
     version bigint NOT NULL
 );
-INSERT INTO app_directory (version) VALUES (1);
+-- Microseconds of the clock, or one more than before: so a database that was made anew, or restored from a backup,
+-- outranks what an older one published as soon as it changes anything.
+INSERT INTO app_directory (version) VALUES (floor(extract(epoch FROM clock_timestamp()) * 1000000)::bigint);
 
 CREATE FUNCTION raise_app_directory_version() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-    UPDATE app_directory SET version = version + 1;
+    UPDATE app_directory
+    SET version = greatest(version + 1, floor(extract(epoch FROM clock_timestamp()) * 1000000)::bigint);
     RETURN NULL;
 END $$;
 CREATE TRIGGER raise_app_directory_version AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON apps
@@ -106,6 +109,9 @@ CREATE TABLE customers (
     locale_at bigint NOT NULL,
     attributes jsonb NOT NULL
 ) WITH (fillfactor = 80);
+
+-- So that the size of the value is that of its content: a small one holds few keys.
+ALTER TABLE customers ALTER COLUMN attributes SET STORAGE EXTERNAL;
 
 -- A lineage. Its key is the SHA-256 of the id, since a Play token may be larger than a btree row can be.
 CREATE TABLE purchases (
