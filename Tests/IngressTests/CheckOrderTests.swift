@@ -27,6 +27,16 @@ import Testing
     }
 
     @Test(arguments: [
+        ("{", "malformed_json", nil), (IngressRig.identifyBody(), "missing_field", "originalTransactionId"),
+        (IngressRig.attributeBody(transaction: "a b"), "invalid_field", "originalTransactionId"),
+    ])
+    func aLinkIsJudgedBeforeWhoSentIt(body: String, code: String, field: String?) async throws {
+        try await IngressRig.run { rig in
+            try expectError(try await rig.attribute(body, [Self.anyToken]), 400, code, field: field)
+        }
+    }
+
+    @Test(arguments: [
         "Bearer dt_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA", "Bearer dt_short", "Bearer", "Bearer ", "",
         "bearer dt_x", "Basic dXNlcjpwYXNz", "sk_live_123", "dt_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA",
         "Bearer eyJhIjoxfQ.eyJiIjoyfQ.c2ln",

@@ -1,3 +1,4 @@
+import EventLoop
 import HTTP
 import IngressCore
 import Service
@@ -77,7 +78,10 @@ import Testing
 
     @Test func overHTTPAStrangerCantChooseItsAddress() async throws {
         // Without trusted proxies every call here comes from 127.0.0.1, whatever it says.
-        try await IngressRig.run({ $0.addressPerMinute = 5 }) { rig in
+        try await IngressRig.run({
+            $0.time = ManualTime()
+            $0.addressPerMinute = 5
+        }) { rig in
             var statuses: [Int] = []
             for number in 1...7 {
                 statuses.append(
