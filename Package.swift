@@ -105,7 +105,9 @@ let package = Package(
         tests("RedisQueueTests", ["EventLoop", "Jobs", "Redis", "RedisQueue"]),
         tests("StoreTests", ["Bytes", "EventLoop", "JSON", "Postgres", "Store", "Wire"]),
         tests("ServiceTests", ["EventLoop", "HTTP", "Service"]),
-        tests("IngressTests", ["Bytes", "EventLoop", "HTTP", "IngressCore", "JSON", "Jobs", "Wire"]),
+        tests(
+            "IngressTests",
+            ["Bytes", "EventLoop", "HTTP", "IngressCore", "Jobs", "Redis", "RedisQueue", "Service", "Wire"]),
         tests(
             "WorkerTests",
             [
@@ -113,8 +115,8 @@ let package = Package(
                 "WorkerCore", "Writer",
             ]),
         tests("OpsTests", ["EventLoop", "JSON", "OpsCore", "Postgres", "Store"]),
-        tests("Conformance", ["JSON"]),
-        tests("EndToEnd", ["EventLoop", "Jobs", "Postgres", "Redis", "RedisQueue", "Store", "Wire"]),
+        tests("Conformance", ["EventLoop", "HTTP"]),
+        tests("EndToEnd", ["EventLoop", "Jobs", "Postgres", "Redis", "RedisQueue", "Service", "Store", "Wire"]),
     ],
     cLanguageStandard: .c17,
     cxxLanguageStandard: .cxx17

@@ -72,6 +72,35 @@ import Testing
         }
     }
 
+    /// In a process of its own, whose descriptors it may use up.
+    @Test func runningOutOfDescriptorsPausesAcceptingInsteadOfSpinning() async throws {
+        await #expect(processExitsWith: .success) {
+            try await ServerFixture.run { fixture in
+                // Whatever the runtime opens lazily is open after this.
+                let first = try await fixture.connect()
+                let response = try await first.exchange(ConnectionTests.get)
+                #expect(response.status == 200)
+                var filler = DescriptorFiller(limit: 256)
+                filler.fill()
+                filler.free(1)
+                // The one descriptor left is the client's: the server has none to accept with.
+                let second = try await fixture.connect()
+                let clock = ContinuousClock()
+                try await fixture.wait { $0.acceptPauses >= 1 }
+                let start = clock.now
+                try await fixture.wait { $0.acceptPauses >= 4 }
+                #expect(clock.now - start >= .milliseconds(250))
+                // Open connections go on meanwhile, and the waiting one is served once there is room.
+                let meanwhile = try await first.exchange(ConnectionTests.get)
+                #expect(meanwhile.status == 200)
+                filler.free(8)
+                let late = try await second.exchange(ConnectionTests.get)
+                #expect(late.status == 200)
+                filler.free(.max)
+            }
+        }
+    }
+
     @Test func shutdownFinishesWhatWasAcceptedAndRefusesTheRest() async throws {
         let door = Door()
         let loop = EventLoop(name: "shutdown")

@@ -23,8 +23,12 @@ struct ServerFixture: Sendable {
         _ body: (ServerFixture) async throws -> Void
     ) async throws {
         var configuration = HTTPServerConfiguration()
-        // Tests end connections without ceremony; none waits for a client that forgot to close.
-        configuration.lingerTimeoutMilliseconds = 500
+        // A busy machine may stop a test for long: no deadline but those a test sets itself may end its connections.
+        configuration.headerTimeoutMilliseconds = 600_000
+        configuration.bodyTimeoutMilliseconds = 600_000
+        configuration.idleTimeoutMilliseconds = 600_000
+        configuration.writeTimeoutMilliseconds = 600_000
+        configuration.lingerTimeoutMilliseconds = 600_000
         configure(&configuration)
         let loop = EventLoop(name: "http-test", time: time)
         let server = HTTPServer(loop: loop, configuration: configuration, handler: handler)
@@ -36,7 +40,7 @@ struct ServerFixture: Sendable {
         try result.get()
     }
 
-    func connect(timeoutMilliseconds: Int = 10_000, receiveBufferBytes: Int? = nil) async throws -> RawHTTPClient {
+    func connect(timeoutMilliseconds: Int = 60_000, receiveBufferBytes: Int? = nil) async throws -> RawHTTPClient {
         try await RawHTTPClient.connect(
             port: port, timeoutMilliseconds: timeoutMilliseconds, receiveBufferBytes: receiveBufferBytes)
     }
@@ -46,7 +50,7 @@ struct ServerFixture: Sendable {
     /// Waits until the counters say something: the server has seen what the test did.
     func wait(until condition: @Sendable @escaping (HTTPServerCounters) -> Bool) async throws {
         let clock = ContinuousClock()
-        let deadline = clock.now + .seconds(10)
+        let deadline = clock.now + .seconds(60)
         while try await !condition(counters()) {
             try #require(clock.now < deadline, "the server never came to the expected state")
         }

@@ -55,12 +55,15 @@ func get(_ address: ListenAddress, _ path: String, method: String = "GET") async
 
     /// Runs a server on a loop with a real clock, or with the test's own.
     private func serving(
-        manual: Bool = false, _ body: (OperationsServer, ListenAddress, ProcessLifecycle) async throws -> Void
+        manual: Bool = false, checkTimeoutMilliseconds: Int64 = OperationsServer.checkTimeoutMilliseconds,
+        _ body: (OperationsServer, ListenAddress, ProcessLifecycle) async throws -> Void
     ) async throws {
         let clock: any TimeSource = manual ? time : SystemTime()
         let loop = EventLoop(name: "operations", time: clock)
         let lifecycle = ProcessLifecycle(graceMilliseconds: 1_000, time: clock)
-        let server = OperationsServer(name: "ratchet-test", loop: loop, metrics: metrics, lifecycle: lifecycle)
+        let server = OperationsServer(
+            name: "ratchet-test", loop: loop, metrics: metrics, lifecycle: lifecycle,
+            checkTimeoutMilliseconds: checkTimeoutMilliseconds)
         let listening = try server.start(
             at: ListenAddress(host: "127.0.0.1", port: 0), runFolder: RunFolder(path: folder.path))
         try await body(server, listening.address, lifecycle)
@@ -124,23 +127,18 @@ func get(_ address: ListenAddress, _ path: String, method: String = "GET") async
     }
 
     @Test func aLoopThatNoLongerRunsFailsLiveness() async throws {
-        try await serving(manual: true) { server, address, _ in
+        try await serving(checkTimeoutMilliseconds: 50) { server, address, _ in
             let watched = EventLoop(name: "watched")
             server.addLiveness(of: watched, "loop 0")
-            #expect(try await get(address, "/healthz").head.hasPrefix("HTTP/1.1 200 "))
             let gate = DispatchSemaphore(value: 0)
-            let blocked = DispatchSemaphore(value: 0)
-            watched.execute {
-                blocked.signal()
-                gate.wait()
-            }
-            await Task { wait(for: blocked) }.value
-            async let answer = get(address, "/healthz")
-            // The second question proves that the first one is being waited for.
-            while try await !get(address, "/healthz").body.contains("still waiting") {}
-            time.advance(milliseconds: OperationsServer.checkTimeoutMilliseconds + 1)
-            #expect(try await answer.body.contains(#"{"name":"loop 0","ok":false"#))
+            watched.execute { gate.wait() }
+            let stuck = try await get(address, "/healthz")
+            #expect(stuck.head.hasPrefix("HTTP/1.1 503 "))
+            #expect(
+                stuck.body == #"{"status":"stuck","checks":[{"name":"loop 0","ok":false,"#
+                    + #""reason":"no answer within 50 ms"}]}"# + "\n")
             gate.signal()
+            while try await get(address, "/healthz").head.hasPrefix("HTTP/1.1 503 ") {}
             watched.stop()
         }
     }
@@ -178,8 +176,6 @@ func get(_ address: ListenAddress, _ path: String, method: String = "GET") async
         }
     }
 }
-
-private func wait(for semaphore: DispatchSemaphore) { semaphore.wait() }
 
 @Suite struct RunFolderTests {
     private let folder = TemporaryFolder()

@@ -23,8 +23,8 @@ private func environment(_ folder: String, _ more: [String: String] = [:]) -> [S
             [path = path as String] in
             await ServiceMain.run(.writer, environment: environment(path, ["RATCHET_TYPO": "1"])) { context in
                 let run = RunFolder(path: path)
-                guard run.read("ratchet-writer.pid") == "\(getpid())\n",
-                    let address = run.read("ratchet-writer.ops")?.dropLast(),
+                guard run.read("writer.pid") == "\(getpid())\n",
+                    let address = run.read("writer.ops")?.dropLast(),
                     let listening = ListenAddress(String(address)),
                     try await get(listening, "/healthz").head.hasPrefix("HTTP/1.1 200 "),
                     try await get(listening, "/metrics").body.contains("process=\"ratchet-writer\""),

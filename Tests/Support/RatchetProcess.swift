@@ -14,8 +14,9 @@ package final class RatchetProcess: @unchecked Sendable {
     private let environment: [String: String]
     private struct State {
         var process: Process?
+        var life = 0
         var lines: [String] = []
-        var waiters: [(text: String, from: Int, continuation: CheckedContinuation<Void, Never>)] = []
+        var waiters: [(text: String, end: String, continuation: CheckedContinuation<Void, Never>)] = []
     }
     private let state = Mutex(State())
 
@@ -49,7 +50,10 @@ package final class RatchetProcess: @unchecked Sendable {
         process.standardOutput = FileHandle.nullDevice
         let pipe = Pipe()
         process.standardError = pipe
-        let from = state.withLock { $0.lines.count }
+        let (from, end) = state.withLock { state in
+            state.life += 1
+            return (state.lines.count, "(end of life \(state.life))")
+        }
         let reader = pipe.fileHandleForReading
         Thread.detachNewThread { [weak self] in
             var rest: [UInt8] = []
@@ -62,16 +66,14 @@ package final class RatchetProcess: @unchecked Sendable {
                     rest.removeSubrange(...end)
                 }
             }
-            self?.heard("(end of output)")
+            self?.heard(end)
         }
         try process.run()
         state.withLock { $0.process = process }
         await withCheckedContinuation { continuation in
             let now = state.withLock { state -> Bool in
-                if state.lines[from...].contains(where: { $0.contains(text) || $0 == "(end of output)" }) {
-                    return true
-                }
-                state.waiters.append((text, from, continuation))
+                if state.lines[from...].contains(where: { $0.contains(text) || $0 == end }) { return true }
+                state.waiters.append((text, end, continuation))
                 return false
             }
             if now { continuation.resume() }
@@ -85,9 +87,8 @@ package final class RatchetProcess: @unchecked Sendable {
     private func heard(_ line: String) {
         let ready = state.withLock { state -> [CheckedContinuation<Void, Never>] in
             state.lines.append(line)
-            let matches: (String) -> Bool = { line.contains($0) || line == "(end of output)" }
-            let ready = state.waiters.filter { matches($0.text) }.map(\.continuation)
-            state.waiters.removeAll { matches($0.text) }
+            let ready = state.waiters.filter { line.contains($0.text) || line == $0.end }.map(\.continuation)
+            state.waiters.removeAll { line.contains($0.text) || line == $0.end }
             return ready
         }
         for continuation in ready { continuation.resume() }

@@ -49,7 +49,7 @@ package final class RawHTTPClient: @unchecked Sendable {
     ///   - timeoutMilliseconds: how long each later read or write may block.
     ///   - receiveBufferBytes: a small one makes a slow reader; set before connecting so that the window is small.
     package static func connect(
-        host: String = "127.0.0.1", port: Int, timeoutMilliseconds: Int = 10_000, receiveBufferBytes: Int? = nil
+        host: String = "127.0.0.1", port: Int, timeoutMilliseconds: Int = 60_000, receiveBufferBytes: Int? = nil
     ) async throws -> RawHTTPClient {
         try await blocking(DispatchQueue.global()) {
             let fd = socket(AF_INET, Int32(SOCK_STREAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue), 0)

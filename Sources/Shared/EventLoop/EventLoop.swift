@@ -31,7 +31,10 @@ package final class EventLoop: TaskExecutor, SerialExecutor, @unchecked Sendable
     package struct TimerToken: Hashable, Sendable { fileprivate let value: UInt64 }
 
     private enum Work {
+        /// Of a task that prefers this loop.
         case job(UnownedJob)
+        /// Of an actor whose executor is this loop.
+        case isolated(UnownedJob)
         case closure(@Sendable () -> Void)
     }
 
@@ -60,6 +63,7 @@ package final class EventLoop: TaskExecutor, SerialExecutor, @unchecked Sendable
     private let waker: Int32
     private let shared = Mutex(Shared())
     private let finished = ThreadGate()
+    private let actors = ActorExecutor()
 
     private var local: [Work] = []
     /// The emptied buffers of the last round and of the last turn's end, so that a turn allocates nothing.
@@ -85,6 +89,7 @@ package final class EventLoop: TaskExecutor, SerialExecutor, @unchecked Sendable
         precondition(epoll >= 0 && waker >= 0, "no descriptors left for an event loop")
         let added = clinux_epoll_add(epoll, waker, UInt32(clinux_readable), 0)
         precondition(added == 0, "epoll refused an eventfd")
+        actors.loop = self
         time.onJump { [weak self] in self?.wake() }
         startThread()
     }
@@ -145,8 +150,13 @@ package final class EventLoop: TaskExecutor, SerialExecutor, @unchecked Sendable
         submit(.job(UnownedJob(job)))
     }
 
+    /// What an actor on this loop returns as its `unownedExecutor`; the actor must hold the loop.
     package func asUnownedSerialExecutor() -> UnownedSerialExecutor {
-        UnownedSerialExecutor(ordinary: self)
+        UnownedSerialExecutor(ordinary: actors)
+    }
+
+    fileprivate func enqueueIsolated(_ job: consuming ExecutorJob) {
+        submit(.isolated(UnownedJob(job)))
     }
 
     package func isSameExclusiveExecutionContext(other: EventLoop) -> Bool { self === other }
@@ -349,7 +359,8 @@ package final class EventLoop: TaskExecutor, SerialExecutor, @unchecked Sendable
             for work in batch {
                 switch work {
                 case .closure(let body): body()
-                case .job(let job):
+                case .job(let job): job.runSynchronously(on: asUnownedTaskExecutor())
+                case .isolated(let job):
                     job.runSynchronously(isolatedTo: asUnownedSerialExecutor(), taskExecutor: asUnownedTaskExecutor())
                 }
             }
@@ -366,6 +377,21 @@ package final class EventLoop: TaskExecutor, SerialExecutor, @unchecked Sendable
         // Rounded up: waking a little late is right, waking early would spin.
         return Int32(clamping: remaining / 1_000_000 + 1)
     }
+}
+
+/// The loop as actors see it. A job says only through which executor it came whether it is an actor's or a task's, and
+/// each kind must be run as what it is: run as the other, it is queued again at every call between the two kinds.
+///
+/// `@unchecked Sendable`: `loop` is set once, before the loop's thread starts. Unowned, because the loop owns this
+/// object, and an actor that queues jobs here holds the loop.
+private final class ActorExecutor: SerialExecutor, @unchecked Sendable {
+    unowned(unsafe) var loop: EventLoop!
+
+    func enqueue(_ job: consuming ExecutorJob) { loop.enqueueIsolated(job) }
+
+    func asUnownedSerialExecutor() -> UnownedSerialExecutor { UnownedSerialExecutor(ordinary: self) }
+
+    func checkIsolated() { loop.preconditionInLoop() }
 }
 
 /// The thread-specific slot that holds the running loop.

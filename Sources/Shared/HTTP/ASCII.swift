@@ -4,6 +4,7 @@ enum ASCII {
     static let lineFeed: UInt8 = 0x0a
     static let carriageReturn: UInt8 = 0x0d
     static let space: UInt8 = 0x20
+    static let percent: UInt8 = 0x25
     static let zero: UInt8 = 0x30
     static let colon: UInt8 = 0x3a
     static let semicolon: UInt8 = 0x3b
@@ -24,6 +25,10 @@ enum ASCII {
     /// What a field value is made of: visible ASCII, space, tab, and obs-text, but no control byte.
     @inline(__always)
     static func isFieldValue(_ byte: UInt8) -> Bool { byte >= 0x20 && byte != 0x7f || byte == tab }
+
+    /// A field value's bytes but for space and tab.
+    @inline(__always)
+    static func isFieldText(_ byte: UInt8) -> Bool { byte > 0x20 && byte != 0x7f }
 
     /// What a Host value is made of here: names, IPv4, bracketed IPv6, a port. The sub-delims that RFC 3986 adds are
     /// found in no real name and mean something to some proxies.
@@ -52,10 +57,12 @@ enum ASCII {
     static func lowercased(_ byte: UInt8) -> UInt8 { byte >= 0x41 && byte <= 0x5a ? byte | 0x20 : byte }
 
     /// Equality of bytes and a lower-case word, whatever the case of the bytes.
-    static func equals(_ bytes: some Collection<UInt8>, _ lowercaseWord: StaticString) -> Bool {
+    @inline(__always)
+    static func equals(_ bytes: Span<UInt8>, _ lowercaseWord: StaticString) -> Bool {
         guard bytes.count == lowercaseWord.utf8CodeUnitCount else { return false }
         return lowercaseWord.withUTF8Buffer { word in
-            zip(bytes, word).allSatisfy { lowercased($0) == $1 }
+            for index in 0..<bytes.count where lowercased(bytes[index]) != word[index] { return false }
+            return true
         }
     }
 }

@@ -78,9 +78,9 @@ final class HTTPConnection: @unchecked Sendable {
 
     private func ready(_ readiness: EventLoop.Readiness) {
         // A full hang-up: nobody is left to read an answer.
-        if readiness.contains(.hangup) { return close() }
-        if readiness.contains(.readable) { read() }
-        if readiness.contains(.writable) { flush() }
+        if readiness.has(.hangup) { return close() }
+        if readiness.has(.readable) { read() }
+        if readiness.has(.writable) { flush() }
         settle()
     }
 
@@ -322,12 +322,12 @@ final class HTTPConnection: @unchecked Sendable {
         // The second case: the last answer was on its way before the shutdown began.
         if isIdle, phase == .closing || (phase == .open && server.isShuttingDown && isUnasked) { linger() }
         guard phase != .closed, let watch else { return }
-        var wanted: EventLoop.Readiness = []
+        var wanted = EventLoop.Readiness(rawValue: 0)
         if phase == .lingering || (phase == .open && !peerHasEnded && unparsed.isEmpty && !isFull) {
-            wanted.insert(.readable)
+            wanted = .readable
         }
-        if isBlocked { wanted.insert(.writable) }
-        if wanted != interest {
+        if isBlocked { wanted = EventLoop.Readiness(rawValue: wanted.rawValue | EventLoop.Readiness.writable.rawValue) }
+        if wanted.rawValue != interest.rawValue {
             interest = wanted
             loop.rewatch(watch, for: wanted)
         }
@@ -393,4 +393,10 @@ final class HTTPConnection: @unchecked Sendable {
         case .body: fail(HTTPFailure(.requestTimeout, "the body did not arrive in time"))
         }
     }
+}
+
+extension EventLoop.Readiness {
+    /// `contains`, without the generic code that an option set of another module is compiled to.
+    @inline(__always)
+    fileprivate func has(_ other: EventLoop.Readiness) -> Bool { rawValue & other.rawValue != 0 }
 }

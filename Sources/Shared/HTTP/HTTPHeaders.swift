@@ -71,10 +71,14 @@ package struct HTTPHeaders: Sendable {
     private func value(_ field: Field) -> ArraySlice<UInt8> { storage[Int(field.valueStart)..<Int(field.valueEnd)] }
 
     private func index(of wanted: String, from start: Int) -> Int? {
-        let length = wanted.utf8.count
-        for index in start..<max(start, fields.count)
-        where Int(fields[index].nameEnd - fields[index].nameStart) == length {
-            if wanted.utf8.elementsEqual(name(fields[index])) { return index }
+        let wanted = wanted.utf8.span
+        let bytes = storage.span
+        for index in start..<max(start, fields.count) {
+            let first = Int(fields[index].nameStart)
+            guard Int(fields[index].nameEnd) - first == wanted.count else { continue }
+            var matched = 0
+            while matched < wanted.count, bytes[first + matched] == wanted[matched] { matched += 1 }
+            if matched == wanted.count { return index }
         }
         return nil
     }

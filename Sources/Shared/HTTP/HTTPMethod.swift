@@ -10,12 +10,27 @@ package enum HTTPMethod: String, Sendable, Hashable, CaseIterable {
     case head = "HEAD"
 
     /// Methods are case-sensitive (RFC 9110 §9.1).
-    init?(bytes: ArraySlice<UInt8>) {
-        for method in [HTTPMethod.post, .get, .options, .put, .patch, .delete, .head]
-        where method.rawValue.utf8.elementsEqual(bytes) {
-            self = method
-            return
+    init?(_ bytes: Span<UInt8>) {
+        func isAll(_ word: StaticString) -> Bool {
+            bytes.count == word.utf8CodeUnitCount
+                && word.withUTF8Buffer { word in bytes.indices.allSatisfy { bytes[$0] == word[$0] } }
         }
-        return nil
+        if isAll("POST") {
+            self = .post
+        } else if isAll("GET") {
+            self = .get
+        } else if isAll("OPTIONS") {
+            self = .options
+        } else if isAll("PUT") {
+            self = .put
+        } else if isAll("PATCH") {
+            self = .patch
+        } else if isAll("DELETE") {
+            self = .delete
+        } else if isAll("HEAD") {
+            self = .head
+        } else {
+            return nil
+        }
     }
 }

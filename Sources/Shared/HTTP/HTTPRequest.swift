@@ -1,7 +1,7 @@
 /// Everything of a request but its body: what the limits and the error answers are decided on.
 package struct HTTPRequestHead: Sendable {
     package let method: HTTPMethod
-    /// The target up to "?", as sent: not decoded, visible ASCII, starts with "/" (or is "*" for OPTIONS).
+    /// The target up to "?", as sent: not decoded, visible ASCII, starts with "/", its escapes well formed.
     package let path: String
     /// What follows the first "?", as sent; nil when there is none.
     package let query: String?

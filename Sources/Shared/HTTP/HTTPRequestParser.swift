@@ -5,8 +5,8 @@
 ///
 /// Where the RFC leaves a choice, the stricter one is made, because a proxy in front may have made the other:
 /// - lines end in CRLF; a bare CR or LF is an error. One empty line before a request is skipped (§2.2).
-/// - one space between the parts of the request line; the target is origin-form, or "*" for OPTIONS. Absolute-form is
-///   for proxies and refused.
+/// - one space between the parts of the request line; the target is a path with an optional query. Absolute-form is
+///   for proxies and "*" for nobody here; both are refused.
 /// - HTTP/1.1 needs exactly one Host, HTTP/1.0 at most one.
 /// - a body has one Content-Length of digits alone, or "Transfer-Encoding: chunked" alone and not in HTTP/1.0.
 /// - no folding, no space before the colon, no control byte in a value.
@@ -59,6 +59,7 @@ package struct HTTPRequestParser: Sendable {
     private var targetStart = 0
     private var targetEnd = 0
     private var queryMark = -1
+    private var hasEscape = false
     private var lineBytes = 0
     private var headerBytes = 0
     private var versionBytes = 0
@@ -68,6 +69,7 @@ package struct HTTPRequestParser: Sendable {
     private var nameEnd = 0
     private var valueStart = 0
     private var valueEnd = 0
+    private var hasTab = false
     private var hasHost = false
     private var isChunked = false
     private var contentLength: Int?
@@ -213,6 +215,7 @@ extension HTTPRequestParser {
         fields.reserveCapacity(Self.fieldCapacity)
         method = nil
         queryMark = -1
+        hasEscape = false
         lineBytes = 0
         headerBytes = 0
         versionBytes = 0
@@ -241,7 +244,7 @@ extension HTTPRequestParser {
             if byte == ASCII.space, !storage.isEmpty {
                 guard isLineByteAllowed() else { return }
                 offset += 1
-                method = HTTPMethod(bytes: storage[...])
+                method = HTTPMethod(storage.span)
                 targetStart = storage.count
                 state = .target
                 return
@@ -268,9 +271,16 @@ extension HTTPRequestParser {
             }
             guard ASCII.isTarget(byte) else { return malformed("a byte that no request target may have") }
             guard isLineByteAllowed() else { return }
-            if byte == ASCII.questionMark, queryMark < 0 { queryMark = storage.count }
-            storage.append(byte)
-            offset += 1
+            let stop = offset + 1 + min(input.count - offset - 1, limits.maxRequestLineBytes - lineBytes)
+            var end = offset + 1
+            while end < stop, ASCII.isTarget(input[end]) { end += 1 }
+            lineBytes += end - offset - 1
+            for index in offset..<end where queryMark < 0 {
+                if input[index] == ASCII.questionMark { queryMark = storage.count + index - offset }
+                if input[index] == ASCII.percent { hasEscape = true }
+            }
+            input.extracting(offset..<end).withUnsafeBufferPointer { storage.append(contentsOf: $0) }
+            offset = end
         }
     }
 
@@ -297,12 +307,24 @@ extension HTTPRequestParser {
         guard major == 0x31, minor == 0x30 || minor == 0x31 else {
             return fail(.versionNotSupported, "only HTTP/1.1 and HTTP/1.0 are spoken here")
         }
-        guard let method else { return fail(.methodNotImplemented, "no such method") }
-        let isAsterisk = targetEnd - targetStart == 1 && storage[targetStart] == 0x2a && method == .options
-        guard isAsterisk || storage[targetStart] == 0x2f else {
-            return malformed("the request target is not a path")
-        }
+        guard method != nil else { return fail(.methodNotImplemented, "no such method") }
+        guard storage[targetStart] == 0x2f else { return malformed("the request target is not a path") }
+        guard !hasEscape || isPathDecodable else { return malformed("a path with a broken escape") }
         state = .fieldStart
+    }
+
+    /// Whether every "%" of the path begins an escape, and none of them stands for NUL: proxies decode paths, and
+    /// disagree about what else to make of them.
+    private var isPathDecodable: Bool {
+        let path = storage[targetStart..<(queryMark < 0 ? targetEnd : queryMark)]
+        var rest = path
+        while let mark = rest.firstIndex(of: ASCII.percent) {
+            guard mark + 2 < path.endIndex, let high = ASCII.hexValue(path[mark + 1]),
+                let low = ASCII.hexValue(path[mark + 2]), high + low > 0
+            else { return false }
+            rest = path[(mark + 3)...]
+        }
+        return true
     }
 }
 
@@ -337,17 +359,25 @@ extension HTTPRequestParser {
                 storage.append(ASCII.lowercased(byte))
                 state = .fieldName
             case .fieldName:
-                if byte == ASCII.colon {
+                if ASCII.isToken(byte) {
+                    let start = storage.count
+                    offset = takeRun(input, from: offset, while: ASCII.isToken)
+                    for index in start..<storage.count { storage[index] = ASCII.lowercased(storage[index]) }
+                    continue
+                } else if byte == ASCII.colon {
                     nameEnd = storage.count
                     valueStart = nameEnd
                     valueEnd = nameEnd
+                    hasTab = false
                     state = .fieldValueStart
                 } else {
-                    guard ASCII.isToken(byte) else { return malformed("a byte that no field name may have") }
-                    storage.append(ASCII.lowercased(byte))
+                    return malformed("a byte that no field name may have")
                 }
             case .fieldValueStart:
-                if byte == ASCII.space || byte == ASCII.tab { break }
+                if byte == ASCII.space || byte == ASCII.tab {
+                    hasTab = hasTab || byte == ASCII.tab
+                    break
+                }
                 if byte == ASCII.carriageReturn {
                     state = .fieldLineFeed
                     break
@@ -357,13 +387,18 @@ extension HTTPRequestParser {
                 valueEnd = storage.count
                 state = .fieldValue
             case .fieldValue:
-                if byte == ASCII.carriageReturn {
+                if ASCII.isFieldText(byte) {
+                    offset = takeRun(input, from: offset, while: ASCII.isFieldText)
+                    valueEnd = storage.count
+                    continue
+                } else if byte == ASCII.carriageReturn {
                     state = .fieldLineFeed
-                    break
+                } else if byte == ASCII.space || byte == ASCII.tab {
+                    hasTab = hasTab || byte == ASCII.tab
+                    storage.append(byte)
+                } else {
+                    return malformed("a control byte in a field value")
                 }
-                guard ASCII.isFieldValue(byte) else { return malformed("a control byte in a field value") }
-                storage.append(byte)
-                if byte != ASCII.space && byte != ASCII.tab { valueEnd = storage.count }
             default:
                 guard byte == ASCII.lineFeed else { return malformed("a carriage return without a line feed") }
                 endField()
@@ -374,30 +409,61 @@ extension HTTPRequestParser {
         }
     }
 
+    /// Keeps a run of bytes of one class, no longer than the header may still grow. The first byte is known to belong
+    /// to it and has been counted.
+    /// - Returns: the offset behind the run.
+    @inline(__always)
+    private mutating func takeRun(_ input: Span<UInt8>, from start: Int, while belongs: (UInt8) -> Bool) -> Int {
+        let stop = start + 1 + min(input.count - start - 1, limits.maxHeaderBytes - headerBytes)
+        var end = start + 1
+        while end < stop, belongs(input[end]) { end += 1 }
+        headerBytes += end - start - 1
+        input.extracting(start..<end).withUnsafeBufferPointer { storage.append(contentsOf: $0) }
+        return end
+    }
+
     private mutating func endField() {
         // Limits keep a head far below 4 GiB; clamping keeps even an absurd limit from trapping.
         fields.append(
             HTTPHeaders.Field(
                 nameStart: UInt32(clamping: nameStart), nameEnd: UInt32(clamping: nameEnd),
                 valueStart: UInt32(clamping: valueStart), valueEnd: UInt32(clamping: valueEnd)))
-        let name = storage[nameStart..<nameEnd]
-        let value = storage[valueStart..<valueEnd]
-        switch name.count {
-        case 4 where ASCII.equals(name, "host"): takeHost(value)
-        case 6 where ASCII.equals(name, "expect"):
-            if ASCII.equals(value, "100-continue") { expectsContinue = true } else { expectsOther = true }
-        case 10 where ASCII.equals(name, "connection"):
-            let options = value.split(separator: 0x2c)
-            if options.contains(where: { ASCII.equals(Self.trimmed($0), "close") }) { wantsClose = true }
-        case 14 where ASCII.equals(name, "content-length"): takeContentLength(value)
-        case 17 where ASCII.equals(name, "transfer-encoding"):
-            guard !isChunked else { return malformed("two Transfer-Encoding fields") }
-            guard ASCII.equals(value, "chunked") else {
-                return malformed("the only Transfer-Encoding understood is chunked, alone")
+        switch nameEnd - nameStart {
+        case 4 where isName("host"): takeFramingField { $0.takeHost($1) }
+        case 6 where isName("expect"):
+            if ASCII.equals(storage[valueStart..<valueEnd].span, "100-continue") {
+                expectsContinue = true
+            } else {
+                expectsOther = true
             }
-            isChunked = true
+        case 10 where isName("connection"):
+            for option in storage[valueStart..<valueEnd].split(separator: 0x2c)
+            where ASCII.equals(Self.trimmed(option).span, "close") {
+                wantsClose = true
+            }
+        case 14 where isName("content-length"): takeFramingField { $0.takeContentLength($1) }
+        case 17 where isName("transfer-encoding"): takeFramingField { $0.takeTransferEncoding($1) }
         default: break
         }
+    }
+
+    private func isName(_ lowercaseWord: StaticString) -> Bool {
+        ASCII.equals(storage.span.extracting(nameStart..<nameEnd), lowercaseWord)
+    }
+
+    /// The fields that say where a message ends and whom it is for. A tab beside their value is whitespace to the RFC
+    /// and part of the value to some proxies, so it is refused.
+    private mutating func takeFramingField(_ take: (inout Self, ArraySlice<UInt8>) -> Void) {
+        guard !hasTab else { return malformed("a tab in a framing field") }
+        take(&self, storage[valueStart..<valueEnd])
+    }
+
+    private mutating func takeTransferEncoding(_ value: ArraySlice<UInt8>) {
+        guard !isChunked else { return malformed("two Transfer-Encoding fields") }
+        guard ASCII.equals(value.span, "chunked") else {
+            return malformed("the only Transfer-Encoding understood is chunked, alone")
+        }
+        isChunked = true
     }
 
     private static func trimmed(_ bytes: ArraySlice<UInt8>) -> ArraySlice<UInt8> {
@@ -410,7 +476,7 @@ extension HTTPRequestParser {
 
     private mutating func takeHost(_ value: ArraySlice<UInt8>) {
         guard !hasHost else { return malformed("two Host fields") }
-        guard value.allSatisfy(ASCII.isHost) else { return malformed("a Host that names no host") }
+        guard !value.isEmpty, value.allSatisfy(ASCII.isHost) else { return malformed("a Host that names no host") }
         hasHost = true
     }
 

@@ -17,7 +17,6 @@ struct ResponseWriter {
         let start = output.count
         output.append(contentsOf: StatusLine.bytes(response.status))
         for (name, value) in response.headers {
-            if Self.isOwned(name) { continue }
             guard Self.append(name, value, to: &output) else {
                 output.removeSubrange(start...)
                 return false
@@ -44,32 +43,41 @@ struct ResponseWriter {
 
     /// Whether a handler's answer asks for the connection to end after it.
     static func asksToClose(_ response: HTTPResponse) -> Bool {
-        response.headers.contains { name, value in
-            name.utf8.count == 10 && ASCII.equals(name.utf8, "connection")
-                && ASCII.equals(value.utf8, "close")
+        for (name, value) in response.headers where name.utf8.count == 10 && value.utf8.count == 5 {
+            if ASCII.equals(name.utf8.span, "connection") && ASCII.equals(value.utf8.span, "close") { return true }
         }
+        return false
     }
 
     /// Fields that are the server's to write: a handler's word on framing could only be wrong.
-    private static func isOwned(_ name: String) -> Bool {
-        switch name.utf8.count {
-        case 4: ASCII.equals(name.utf8, "date")
-        case 10:
-            ASCII.equals(name.utf8, "connection") || ASCII.equals(name.utf8, "keep-alive")
-        case 14: ASCII.equals(name.utf8, "content-length")
-        case 17: ASCII.equals(name.utf8, "transfer-encoding")
+    private static func isOwned(_ name: Span<UInt8>) -> Bool {
+        switch name.count {
+        case 4: ASCII.equals(name, "date")
+        case 10: ASCII.equals(name, "connection") || ASCII.equals(name, "keep-alive")
+        case 14: ASCII.equals(name, "content-length")
+        case 17: ASCII.equals(name, "transfer-encoding")
         default: false
         }
     }
 
+    /// Appends a field line, or nothing when it is the server's own.
+    /// - Returns: false when it can't be sent; a part may have been appended.
     private static func append(_ name: String, _ value: String, to output: inout [UInt8]) -> Bool {
-        guard !name.isEmpty, name.utf8.allSatisfy(ASCII.isToken), value.utf8.allSatisfy(ASCII.isFieldValue) else {
-            return false
-        }
-        output.append(contentsOf: name.utf8)
+        let name = name.utf8.span
+        if isOwned(name) { return true }
+        guard name.count > 0, append(name, to: &output, while: ASCII.isToken) else { return false }
         append(": ", to: &output)
-        output.append(contentsOf: value.utf8)
+        guard append(value.utf8.span, to: &output, while: ASCII.isFieldValue) else { return false }
         append("\r\n", to: &output)
+        return true
+    }
+
+    @inline(__always)
+    private static func append(
+        _ bytes: Span<UInt8>, to output: inout [UInt8], while isAllowed: (UInt8) -> Bool
+    ) -> Bool {
+        for index in 0..<bytes.count where !isAllowed(bytes[index]) { return false }
+        bytes.withUnsafeBufferPointer { output.append(contentsOf: $0) }
         return true
     }
 

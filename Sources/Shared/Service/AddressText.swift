@@ -4,23 +4,34 @@
 /// password must not slip through.
 enum AddressText {
     private static let hidden = "***"
-    /// libpq keywords whose values may be shown.
+    /// Keywords of libpq, and the one of Redis, whose values may be shown.
     private static let harmless: Set<String> = [
         "host", "hostaddr", "port", "dbname", "user", "connect_timeout", "client_encoding", "application_name",
         "keepalives", "keepalives_idle", "keepalives_interval", "keepalives_count", "tcp_user_timeout", "sslmode",
-        "sslrootcert", "target_session_attrs", "channel_binding", "gssencmode", "service",
+        "sslrootcert", "target_session_attrs", "channel_binding", "gssencmode", "service", "db",
     ]
 
     /// The text itself when it has the shape of a Redis address.
     static func redis(_ text: String) -> String? {
         guard plain(text) else { return nil }
-        if let path = rest(of: text, after: "unix://") { return path.utf8.first == UInt8(ascii: "/") ? text : nil }
+        if let address = rest(of: text, after: "unix://") {
+            let path = address.first == "/" ? address : afterLogin(address)
+            let parts = path.split(separator: "?", maxSplits: 1, omittingEmptySubsequences: false)
+            let database = parts.count == 2 ? rest(of: String(parts[1]), after: "db=").map(String.init) : "0"
+            return parts[0].utf8.count > 1 && parts[0].first == "/" && isNumber(database) ? text : nil
+        }
         guard let address = rest(of: text, after: "redis://") else { return nil }
-        let afterUser = address.lastIndex(of: "@").map { address[address.index(after: $0)...] } ?? address
+        let afterUser = afterLogin(address)
         let parts = afterUser.split(separator: "/", maxSplits: 1, omittingEmptySubsequences: false)
-        if parts.count == 2, !parts[1].isEmpty, Setting<Int>.wholeNumber(String(parts[1])) == nil { return nil }
+        guard parts.count == 1 || parts[1].isEmpty || isNumber(String(parts[1])) else { return nil }
         return hostAndPort(parts[0]) ? text : nil
     }
+
+    private static func afterLogin(_ address: Substring) -> Substring {
+        address.lastIndex(of: "@").map { address[address.index(after: $0)...] } ?? address
+    }
+
+    private static func isNumber(_ text: String?) -> Bool { text.flatMap(Setting<Int>.wholeNumber) != nil }
 
     /// The text itself when libpq could read it; libpq has the last word on keywords.
     static func postgres(_ text: String) -> String? {
@@ -57,7 +68,7 @@ enum AddressText {
             // Either a parameter with an @ or a password with a ?: what is what can't be told.
             guard !credentials.contains("?") else { return shown + hidden }
             let user = credentials.prefix { $0 != ":" }
-            let isName = user.endIndex < credentials.endIndex || !shown.utf8.starts(with: "redis".utf8)
+            let isName = user.endIndex < credentials.endIndex || shown.utf8.starts(with: "postgres".utf8)
             shown += isName ? user : ""
             shown += isName && user.endIndex == credentials.endIndex ? "@" : ":\(hidden)@"
             rest = rest[rest.index(after: at)...]

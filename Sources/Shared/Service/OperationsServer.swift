@@ -19,6 +19,7 @@ package final class OperationsServer: Sendable {
     private let loop: EventLoop
 
     /// - Parameters:
+    ///   - name: of the address file, `<name>.ops`.
     ///   - loop: runs the server and the checks; better not a loop that carries the process's own work.
     ///   - checkTimeoutMilliseconds: of the loop's clock.
     package init(

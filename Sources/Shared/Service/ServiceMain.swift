@@ -60,7 +60,7 @@ package enum ServiceMain {
         let lifecycle = ProcessLifecycle(graceMilliseconds: settings.stopGraceMilliseconds, time: time)
         _ = try SignalThread(lifecycle: lifecycle, log: log)
         let folder = RunFolder(path: settings.runFolder)
-        let processFile = (name: "\(name).pid", text: "\(getpid())\n")
+        let processFile = (name: "\(process.fileName).pid", text: "\(getpid())\n")
         try folder.write(processFile.name, processFile.text)
         defer { folder.remove(processFile.name, ifItSays: processFile.text) }
         let metrics = Metrics()
@@ -69,7 +69,7 @@ package enum ServiceMain {
             Double(log.droppedLines)
         }
         let loop = EventLoop(name: "operations", time: time)
-        let operations = OperationsServer(name: name, loop: loop, metrics: metrics, lifecycle: lifecycle)
+        let operations = OperationsServer(name: process.fileName, loop: loop, metrics: metrics, lifecycle: lifecycle)
         let listening = try operations.start(at: settings.operationsAddress, runFolder: folder)
         let context = ServiceContext(
             process: process, settings: settings, log: log, metrics: metrics, operations: operations,

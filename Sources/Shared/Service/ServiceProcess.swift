@@ -1,4 +1,4 @@
-/// Who reads a setting. The raw value is the executable's name, which also names its pid and operations files.
+/// Who reads a setting. The raw value is the executable's name, which log lines and metrics carry.
 package enum ServiceProcess: String, CaseIterable, Sendable {
     case ingress = "ratchet-ingress"
     case verifier = "ratchet-verifier"
@@ -7,6 +7,11 @@ package enum ServiceProcess: String, CaseIterable, Sendable {
     case commandLine = "ratchet"
     /// The development stack, which starts all of them.
     case stack = "make run"
+
+    /// Names the files of the process in the run folder: `ingress.pid`, `ingress.ops`.
+    package var fileName: String {
+        rawValue.utf8.starts(with: "ratchet-".utf8) ? String(rawValue.dropFirst("ratchet-".count)) : rawValue
+    }
 }
 
 extension Set<ServiceProcess> {

@@ -34,12 +34,13 @@ extension Settings {
         return json.text
     }
 
-    /// The text of deploy/env.example: every setting with its meaning, unit, rule, default and readers, commented out.
-    /// Fit for a shell and for systemd's EnvironmentFile.
+    /// The text of deploy/env.example: every setting with its meaning, unit, rule, default and readers; commented out
+    /// but for the secret and the addresses, which differ from site to site. Fit for a shell and for systemd's
+    /// EnvironmentFile.
     package static var exampleFile: String {
         var text = """
-            # Settings of Ratchet, read from the environment of each process.
-            # Every line shows the default; take the # away to change one. An empty value counts as absent.
+            # Settings of Ratchet: copy to /etc/ratchet/env (mode 0640, owner root, group ratchet) and fill in.
+            # A line with # in front shows the default. An empty value counts as absent.
             # Generated from the table of settings in Sources/Shared/Service/SettingsTable.swift; a test holds the two equal.
 
             """
@@ -58,10 +59,10 @@ extension Settings {
         let (value, standard) = defaultTexts(of: entry)
         return """
 
-            # \(entry.meaning)
+            # \(entry.meaning.prefix(1).uppercased())\(entry.meaning.dropFirst()).
             # Must be \(entry.rule).\(unit) Default: \(standard).
             # Read by: \(readers.joined(separator: ", ")).
-            #\(entry.name)=\(value)
+            \(entry.isSecret ? "" : "#")\(entry.name)=\(value)
 
             """
     }

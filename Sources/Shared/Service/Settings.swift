@@ -33,8 +33,11 @@ package struct Settings: Sendable {
     package let effective: [Effective]
     private let values: [String: any Sendable]
 
-    /// Variables that start with RATCHET_ and are read elsewhere than in the processes: by the tests.
-    private static let readElsewhere: Set<String> = ["RATCHET_SHARED"]
+    /// Variables that start with RATCHET_ and are read elsewhere than in the processes: by the tests and by the
+    /// development stack.
+    private static let readElsewhere: Set<String> = [
+        "RATCHET_BIN_DIR", "RATCHET_SHARED", "RATCHET_SUPERVISED", "RATCHET_WRITE_EXAMPLE",
+    ]
     static let prefix = "RATCHET_"
 
     /// Reads and checks everything, also what this process doesn't use, so that a mistake shows at the first start.
@@ -47,10 +50,13 @@ package struct Settings: Sendable {
         let table = SettingsTable.shared
         var reader = Reader(given: given)
         // The defaults of the others depend on these two.
-        reader.mode = table.mode.read(given[table.mode.entry.name] ?? Mode.production.rawValue) ?? .production
+        let mode = table.mode.read(given[table.mode.entry.name] ?? Mode.production.rawValue)
+        reader.mode = mode ?? .production
         reader.dataFolder =
             reader.text(table.dataFolder.entry).flatMap { table.dataFolder.read($0) } ?? ""
-        for setting in SettingsTable.settings { reader.read(setting, for: process) }
+        for setting in SettingsTable.settings { reader.read(setting) }
+        // A mode that can't be read is problem enough.
+        if mode == .production { reader.findMissing(for: process) }
         self.process = process
         values = reader.values
         effective = reader.effective
@@ -105,14 +111,15 @@ package struct Settings: Sendable {
         return unknown.sorted().map { UnknownName(name: $0, nearest: nearest(to: $0, among: known)) }
     }
 
-    /// The closest name by edits, if no more than a third of what follows the prefix would have to change.
+    /// The closest name by edits, if no more than a third of what follows the prefix would have to change; otherwise one
+    /// that goes on where this one ends (a forgotten unit).
     static func nearest(to name: String, among known: [String]) -> String? {
         // Long names can't be close, and comparing them would cost the product of the lengths.
         guard name.utf8.count <= 100 else { return nil }
         let tail = Array(name.utf8.dropFirst(prefix.utf8.count))
         let measured = known.map { (name: $0, edits: edits(tail, Array($0.utf8.dropFirst(prefix.utf8.count)))) }
         guard let best = measured.min(by: { $0.edits < $1.edits }), best.edits <= max(2, tail.count / 3) else {
-            return nil
+            return tail.isEmpty ? nil : known.first { $0.utf8.starts(with: name.utf8) }
         }
         return best.name
     }
@@ -149,16 +156,12 @@ private struct Reader {
             ?? entry.defaultValue.text(mode: mode)?.replacing("$RATCHET_DATA", with: dataFolder)
     }
 
-    mutating func read(_ setting: any AnySetting, for process: ServiceProcess) {
+    mutating func read(_ setting: any AnySetting) {
         let entry = setting.entry
         let text = text(entry)
         guard let value = setting.value(of: text) else {
             problems.append("\(entry.name) must be \(entry.rule), for example \(entry.example)\(quoted(text, entry))")
             return
-        }
-        if text == nil, entry.neededInProduction, mode == .production, entry.readers.contains(process) {
-            problems.append(
-                "\(entry.name) is needed outside development and must be \(entry.rule), for example \(entry.example)")
         }
         values[entry.name] = value
         let shown: String? = text.map { text in
@@ -171,6 +174,14 @@ private struct Reader {
         effective.append(
             Settings.Effective(
                 entry: entry, shownValue: shown, source: given[entry.name] == nil ? .standard : .environment))
+    }
+
+    mutating func findMissing(for process: ServiceProcess) {
+        for entry in SettingsTable.settings.map(\.entry)
+        where entry.neededInProduction && entry.readers.contains(process) && given[entry.name] == nil {
+            problems.append(
+                "\(entry.name) is needed outside development and must be \(entry.rule), for example \(entry.example)")
+        }
     }
 
     /// What was given, so that a stray blank or quote is seen; never of a value that may hold a secret.

@@ -46,14 +46,15 @@ package struct SettingsTable: Sendable {
     package let logLevel: Setting<LogLevel> = .choice(
         "RATCHET_LOG_LEVEL", default: "info", readBy: .services, "log lines below this level are not written")
     package let stopGraceMilliseconds: Setting<Int> = .integer(
-        "RATCHET_STOP_GRACE_MS", unit: "ms", 0...600_000, default: 20_000, readBy: .services,
+        "RATCHET_STOP_GRACE_MS", unit: "ms", 10...600_000, default: 20_000, readBy: .services,
         "how long a stop may take before the process ends itself")
 
     let redis = SettingTopic("Redis")
     package let redisURL: Setting<String> = .parsed(
-        "RATCHET_REDIS_URL", "unix:///path/of/socket or redis://[[user]:password@]host[:port][/database]",
+        "RATCHET_REDIS_URL", "unix://[[user]:password@]/path[?db=n] or redis://[[user]:password@]host[:port][/n]",
         example: "redis://127.0.0.1:6379",
-        default: .byMode(production: "unix:///run/ratchet/redis.sock", development: "unix://$RATCHET_DATA/redis.sock"),
+        default: .byMode(
+            production: "unix:///run/redis/redis-server.sock", development: "unix://$RATCHET_DATA/redis.sock"),
         readBy: .everyone, secrecy: .address, "the Redis that holds the queue", parse: AddressText.redis)
     package let keyPrefix: Setting<String> = .parsed(
         "RATCHET_KEY_PREFIX", "1 to 64 printable ASCII characters without spaces and braces", example: "ratchet:",
@@ -84,10 +85,10 @@ package struct SettingsTable: Sendable {
     let postgres = SettingTopic("Postgres")
     package let postgresConnection: Setting<String> = .parsed(
         "RATCHET_PG", "a libpq connection string (key=value pairs or postgresql://…)",
-        example: "host=/var/run/postgresql dbname=ratchet",
+        example: "host=/run/postgresql dbname=ratchet user=ratchet",
         default: .byMode(
-            production: "host=/var/run/postgresql dbname=ratchet",
-            development: "host='$RATCHET_DATA/pgsock' dbname=ratchet"),
+            production: "host=/run/postgresql dbname=ratchet user=ratchet",
+            development: "host='$RATCHET_DATA/pgsock' dbname=ratchet user=ratchet"),
         readBy: [.writer, .commandLine], secrecy: .address, "the database", parse: AddressText.postgres)
     package let postgresSchema: Setting<String> = .parsed(
         "RATCHET_PG_SCHEMA", "1 to 48 of a-z, 0-9 and _, not starting with a digit", example: "ratchet",
