@@ -105,16 +105,23 @@ let package = Package(
         tests("RedisQueueTests", ["EventLoop", "Jobs", "Redis", "RedisQueue"]),
         tests("StoreTests", ["Bytes", "EventLoop", "JSON", "Postgres", "Store", "Wire"]),
         tests("ServiceTests", ["EventLoop", "HTTP", "Service"]),
-        tests("IngressTests", ["Bytes", "EventLoop", "HTTP", "IngressCore", "JSON", "Jobs", "Wire"]),
+        tests(
+            "IngressTests",
+            ["Bytes", "EventLoop", "HTTP", "IngressCore", "Jobs", "Redis", "RedisQueue", "Service", "Wire"]),
         tests(
             "WorkerTests",
             [
                 "Bytes", "EventLoop", "Jobs", "Postgres", "Redis", "RedisQueue", "Store", "Trust", "Verifier", "Wire",
                 "WorkerCore", "Writer",
             ]),
-        tests("OpsTests", ["EventLoop", "JSON", "OpsCore", "Postgres", "Store"]),
+        tests(
+            "OpsTests",
+            [
+                "CLI", "EventLoop", "JSON", "Jobs", "OpsCore", "Postgres", "Redis", "RedisQueue", "Service", "Store",
+                "Wire",
+            ]),
         tests("Conformance", ["EventLoop", "HTTP"]),
-        tests("EndToEnd", ["EventLoop", "Jobs", "Postgres", "Redis", "RedisQueue", "Store", "Wire"]),
+        tests("EndToEnd", ["EventLoop", "Jobs", "Postgres", "Redis", "RedisQueue", "Service", "Store", "Wire"]),
     ],
     cLanguageStandard: .c17,
     cxxLanguageStandard: .cxx17

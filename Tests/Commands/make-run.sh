@@ -47,6 +47,7 @@ signal.signal(signal.SIGINT, signal.SIG_DFL)
 os.setsid()
 os.execvp(sys.argv[1], sys.argv[1:])'
 start() { # start <data> <port>: sets `group`, the pid of make and of its process group
+    : >"$temporary/out" # the job below opens it a moment later
     RATCHET_DATA=$1 RATCHET_INGRESS_PORT=$2 python3 -c "$as_on_a_terminal" make --no-print-directory run \
         >"$temporary/out" 2>&1 </dev/null &
     group=$!

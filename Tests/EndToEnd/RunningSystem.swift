@@ -4,6 +4,7 @@ import Jobs
 import Postgres
 import Redis
 import RedisQueue
+import Service
 import Store
 import TestSupport
 import Wire
@@ -212,23 +213,26 @@ final class RunningSystem: Sendable {
         guard let id = process.processID,
             let descriptors = try? FileManager.default.contentsOfDirectory(atPath: "/proc/\(id)/fd")
         else { return [] }
-        let inodes = descriptors.compactMap { descriptor -> String? in
+        let inodes = descriptors.compactMap { descriptor -> Substring? in
             guard let target = try? FileManager.default.destinationOfSymbolicLink(atPath: "/proc/\(id)/fd/\(descriptor)"),
                 target.hasPrefix("socket:[")
             else { return nil }
-            return String(target.dropFirst(8).dropLast())
+            return target.dropFirst(8).dropLast()
         }
-        func table(_ name: String) -> [[Substring]] {
-            let text = (try? String(contentsOfFile: "/proc/\(id)/net/\(name)", encoding: .utf8)) ?? ""
-            return text.split(separator: "\n").dropFirst().map { $0.split(separator: " ") }
-        }
-        let unix = Set(table("unix").compactMap { $0.count > 6 ? String($0[6]) : nil })
+        let unix = Set(Self.table("unix", id).compactMap { $0.count > 6 ? $0[6] : nil })
         let listening = Set(
-            table("tcp").filter { $0.count > 9 && $0[3] == "0A" && $0[1].hasPrefix("0100007F:") }.map { String($0[9]) })
+            Self.table("tcp", id).filter { $0.count > 9 && $0[3] == "0A" && $0[1].hasPrefix("0100007F:") }.map { $0[9] })
         return Set(
-            inodes.map {
-                unix.contains($0) ? "unix" : listening.contains($0) ? "tcp listening on loopback" : "another socket"
+            inodes.map { inode in
+                unix.contains(inode)
+                    ? "unix" : listening.contains(inode) ? "tcp listening on loopback" : "another socket"
             })
+    }
+
+    /// The rows of a kernel table. Such a file has no size to go by, and is read to its end in one go.
+    private static func table(_ name: String, _ process: Int32) -> [[Substring]] {
+        let text = String(decoding: TextFile.read("/proc/\(process)/net/\(name)") ?? [], as: UTF8.self)
+        return text.split(separator: "\n").dropFirst().map { $0.split(separator: " ") }
     }
 
     /// The last words of every process, for a failure's report.

@@ -22,7 +22,7 @@ enum JobGenerator {
     static func jobs(set: Int, _ random: inout SplitMix) -> [StampedWrite] {
         let organizations = ["p\(set)a", "p\(set)b"]
         let stamps: Int64 = random.chance(50) ? 8 : 60
-        let manyKeys = random.chance(3)
+        let manyKeys = random.chance(4)
         return (0..<Int.random(in: 6...36, using: &random)).map { _ in
             StampedWrite(
                 organization: random.chance(80) ? organizations[0] : organizations[1],
@@ -43,14 +43,14 @@ enum JobGenerator {
 
     private static func identify(manyKeys: Bool, _ random: inout SplitMix) -> IdentifyWrite {
         var attributes: [String: String?] = [:]
-        let count = manyKeys ? Int.random(in: 40...160, using: &random) : Int.random(in: 0...3, using: &random)
+        let count = manyKeys ? Int.random(in: 60...200, using: &random) : Int.random(in: 0...3, using: &random)
         for _ in 0..<count {
-            let key = manyKeys ? "key\(Int.random(in: 0..<420, using: &random))" : random.pick(["a", "b", "B", "ab"])
+            let key = manyKeys ? "key\(Int.random(in: 0..<900, using: &random))" : random.pick(["a", "b", "B", "ab"])
             let values: [String?] = [nil, "1", "\"x\"", "\"\\\"\"", "true", "1E400", "10", "2"]
             attributes[key] = .some(random.pick(values))
         }
         return IdentifyWrite(
-            appUserID: random.pick(["u1", "u2", "$anon_3"]), bundleID: "com.example.app",
+            appUserID: manyKeys ? "u1" : random.pick(["u1", "u2", "$anon_3"]), bundleID: "com.example.app",
             platform: random.pick([nil, nil, "ios", "android"]), osVersion: random.pick([nil, "26.2", "9.0"]),
             deviceModel: random.pick([nil, "iPhone17,2"]), locale: random.pick([nil, "en_US", "de", ""]),
             attributes: attributes.map { .init(key: $0.key, value: $0.value) }, proof: proof(&random))

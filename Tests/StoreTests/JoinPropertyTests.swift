@@ -29,7 +29,7 @@ import Testing
             for (writer, part) in [jobs[..<split], jobs[split...]].enumerated() {
                 var rest = part
                 while !rest.isEmpty {
-                    let size = random.pick([1, 2, 5, 12, 40])
+                    let size = random.pick([1, 2, 5, 12, 40, 120])
                     deliveries[writer].append(Array(rest.prefix(size)))
                     rest = rest.dropFirst(size)
                 }

@@ -24,7 +24,7 @@ import sys
 import time
 
 sys.dont_write_bytecode = True
-from supervisor import GRACE_SECONDS, MARK, Fault, Managed, Stopped, Supervisor, leftovers  # noqa: E402
+from supervisor import GRACE_SECONDS, MARK, Fault, Managed, Stopped, Supervisor, leftovers, remove  # noqa: E402
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
 PRODUCTS = ["ratchet", "ratchet-ingress", "ratchet-verifier", "ratchet-writer"]
@@ -155,8 +155,7 @@ class Run:
         stale += glob.glob(glob.escape(self.folders.postgres_sockets) + "/.s.PGSQL.*")
         stale += glob.glob(glob.escape(self.folders.run) + "/*.pid") + glob.glob(glob.escape(self.folders.run) + "/*.ops")
         for path in stale:
-            if os.path.lexists(path):
-                os.unlink(path)
+            remove(path)
 
     def check_port(self):
         """The ingress shares its port by SO_REUSEPORT; a second copy would silently take half of the requests."""
@@ -209,6 +208,7 @@ class Run:
 
     def settings(self):
         own = {
+            "RATCHET_DATA": self.folders.data,
             "RATCHET_REDIS_URL": f"unix://{self.folders.redis_socket}",
             "RATCHET_PG": f"host={self.folders.postgres_sockets} port=5432 dbname=ratchet user=ratchet",
             "RATCHET_RUN_DIR": self.folders.run,
@@ -348,7 +348,7 @@ class Run:
         organization, bundle = DEMO["organization"], DEMO["bundle"]
         if not self.listed(organization, "orgs", "list"):
             self.admin("orgs", "create", organization, "--name", "Demo")
-        if not self.listed(bundle, "apps", "list"):
+        if not self.listed(bundle, "apps", "list", "--org", organization):
             self.admin("apps", "connect", bundle, "--org", organization, "--team", DEMO["team"])
 
     def listed(self, name, *command):
@@ -427,8 +427,7 @@ class Run:
         ran = bool(self.supervisor.processes)
         self.supervisor.stop_all(STOP_ORDER)
         for path in (self.folders.redis_socket, *glob.glob(glob.escape(self.folders.postgres_sockets) + "/.s.PGSQL.*")):
-            if os.path.lexists(path):
-                os.unlink(path)
+            remove(path)
         if self.folders.sockets == self.folders.short:
             shutil.rmtree(self.folders.short, ignore_errors=True)
         self.lock_file.truncate(0)
@@ -448,10 +447,12 @@ def remove_data(run):
             for name in ("run", "log", "redis", "postgres", "postgres.new", "pgsock"):
                 shutil.rmtree(os.path.join(folder, name), ignore_errors=True)
             for name in ("secret", "ratchet", "redis.sock"):
-                if os.path.lexists(os.path.join(folder, name)):
-                    os.unlink(os.path.join(folder, name))
+                remove(os.path.join(folder, name))
             if os.listdir(folder) in ([], ["lock"]):
                 shutil.rmtree(folder)
+    home = os.path.dirname(folders.elsewhere)
+    if os.path.isdir(home) and not os.listdir(home):
+        os.rmdir(home)
 
 
 def main():

@@ -13,8 +13,8 @@ import subprocess
 import sys
 import time
 
-# A worker finishes what it holds within 20 s (its own guard ends it then); 5 s more and it is killed.
-GRACE_SECONDS = 25
+# A process ends itself RATCHET_STOP_GRACE_MS after SIGTERM at the latest; a little later it is killed.
+GRACE_SECONDS = int(os.environ.get("RATCHET_STOP_GRACE_MS") or 20_000) / 1000 + 5
 # The pause before a process that died is started again doubles up to the maximum; after so long a life it starts anew.
 FIRST_RESTART_SECONDS = 0.25
 LONGEST_RESTART_SECONDS = 10
@@ -41,6 +41,14 @@ def tail(path, lines=5):
             return "\n".join("    " + line for line in file.read().decode("utf-8", "replace").splitlines()[-lines:])
     except OSError:
         return ""
+
+
+def remove(path):
+    """Removes a file that its writer may remove as well."""
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        pass
 
 
 class Managed:
@@ -74,8 +82,7 @@ class Managed:
 
     def forget_files(self):
         for path in (self.pid_file, self.ops_file):
-            if os.path.lexists(path):
-                os.unlink(path)
+            remove(path)
 
     def noticed_death(self):
         """How it ended, once, when it did; then its restart is due at `due`."""

@@ -19,9 +19,10 @@ package final class AddressGuard: Sendable {
     private let state = Mutex(State())
     private let perMinute: Int
 
-    /// Networks remembered at the most. Beyond, the table is cleared of those that are within their limit, and if
-    /// none is, wholly: forgetting lets some calls through, remembering all would let strangers fill memory.
-    private static let mostNetworks = 100_000
+    /// Networks remembered at the most. Beyond, the table is cleared of those that have been quiet, and if that frees
+    /// less than half of it, wholly: forgetting lets some calls through, remembering all would let strangers fill
+    /// memory, and freeing little would have them make every call of theirs walk the table.
+    package static let mostNetworks = 100_000
     private static let minuteNanoseconds: Int64 = 60_000_000_000
 
     /// - Parameter perMinute: calls a minute and at once; 0 for no limit.
@@ -36,7 +37,7 @@ package final class AddressGuard: Sendable {
         return state.withLock { state in
             if state.arrivals.count >= Self.mostNetworks {
                 state.arrivals = state.arrivals.filter { $0.value > now }
-                if state.arrivals.count >= Self.mostNetworks { state.arrivals.removeAll(keepingCapacity: true) }
+                if state.arrivals.count > Self.mostNetworks / 2 { state.arrivals.removeAll(keepingCapacity: true) }
             }
             let ahead = max(state.arrivals[network] ?? now, now) + interval - now
             if ahead > Self.minuteNanoseconds {
@@ -46,6 +47,9 @@ package final class AddressGuard: Sendable {
             return nil
         }
     }
+
+    /// Networks remembered now.
+    package var networkCount: Int { state.withLock { $0.arrivals.count } }
 
     private static func network(_ peer: PeerAddress) -> Network {
         Network(high: peer.high, low: peer.isIPv4 ? peer.low : 0)

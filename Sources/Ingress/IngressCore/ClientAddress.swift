@@ -17,7 +17,9 @@ package struct ClientAddress: Sendable {
         var client = request.peer
         for header in request.headers.all("x-forwarded-for").reversed() {
             for part in header.split(separator: ",").reversed() {
-                let text = String(part.filter { $0 != " " && $0 != "\t" })
+                let text = Self.trimmed(part)
+                // RFC 9110 §5.6.1: empty elements of a list are ignored.
+                if text.isEmpty { continue }
                 guard let address = Self.address(text) else { return client }
                 client = address
                 if !isTrusted(address) { return client }
@@ -31,9 +33,18 @@ package struct ClientAddress: Sendable {
         return proxies.contains { $0.contains(bytes) }
     }
 
+    /// Without the spaces and tabs that may stand around an element.
+    private static func trimmed(_ part: Substring) -> String {
+        var rest = part[...]
+        while let first = rest.first, first == " " || first == "\t" { rest = rest.dropFirst() }
+        while let last = rest.last, last == " " || last == "\t" { rest = rest.dropLast() }
+        return String(rest)
+    }
+
     private static func address(_ text: String) -> PeerAddress? {
         guard let bytes = AddressRange.bytes(of: text), bytes.count == 16 else { return nil }
         return PeerAddress(
-            high: bytes[0..<8].reduce(0) { $0 << 8 | UInt64($1) }, low: bytes[8..<16].reduce(0) { $0 << 8 | UInt64($1) })
+            high: bytes[0..<8].reduce(0) { $0 << 8 | UInt64($1) }, low: bytes[8..<16].reduce(0) { $0 << 8 | UInt64($1) }
+        )
     }
 }

@@ -13,8 +13,10 @@ package final class DropCounter: @unchecked Sendable {
     private let store: UnresolvedCounts
 
     private static let flushMilliseconds: Int64 = 1000
-    /// Names kept between two flushes; beyond, drops are counted under `*`. Strangers choose the names.
+    /// Names kept between two flushes; beyond, drops are counted under `otherNames`. Strangers choose the names.
     private static let mostNames = 1000
+    /// No bundle id: those have no asterisk.
+    private static let otherNames = "*"
 
     package init(loop: EventLoop, store: UnresolvedCounts) {
         self.loop = loop
@@ -24,19 +26,24 @@ package final class DropCounter: @unchecked Sendable {
     package func count(bundleID: String) {
         loop.preconditionInLoop()
         total += 1
-        let name = counts[bundleID] != nil || counts.count < Self.mostNames ? bundleID : "*"
-        counts[name, default: 0] += 1
+        add(bundleID, 1)
+    }
+
+    private func add(_ bundleID: String, _ count: Int64) {
+        let name = counts[bundleID] != nil || counts.count < Self.mostNames ? bundleID : Self.otherNames
+        counts[name, default: 0] += count
     }
 
     /// Hands counts over each second until the task is cancelled, and once more at the end.
     package func run() async {
         while !Task.isCancelled {
-            await loop.sleep(milliseconds: Self.flushMilliseconds)
             await flush()
+            await loop.sleep(milliseconds: Self.flushMilliseconds)
         }
+        await flush()
     }
 
-    /// Hands the counts over now.
+    /// Hands the counts over now. Counts that another call has on its way are not waited for.
     package func flush() async {
         guard !counts.isEmpty else { return }
         let batch = counts
@@ -46,7 +53,7 @@ package final class DropCounter: @unchecked Sendable {
         } catch {
             // Kept for the next second; a count that was added although its answer was lost is counted twice, which
             // a hint may be.
-            for (name, count) in batch { counts[name, default: 0] += count }
+            for (name, count) in batch { add(name, count) }
         }
     }
 }

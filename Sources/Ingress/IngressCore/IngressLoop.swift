@@ -6,8 +6,8 @@ package import RedisQueue
 /// One loop of an ingress process with all it owns: a listening socket, a way into the queue, a copy of the app
 /// directory. Loops share nothing but the address guard.
 ///
-/// `@unchecked Sendable`: every stored property is set in `init` and is itself Sendable or confined to the loop, on
-/// which all methods run.
+/// `@unchecked Sendable`: `tasks` is touched on the loop's thread alone, which both methods check; every other stored
+/// property is set in `init` and is itself Sendable or confined to the loop.
 package final class IngressLoop: @unchecked Sendable {
     package let loop: EventLoop
     package let handler: SDKHandler
@@ -15,6 +15,7 @@ package final class IngressLoop: @unchecked Sendable {
     package let directory: DirectoryWatcher
     package let drops: DropCounter
     package let server: HTTPServer
+    private var tasks: [Task<Void, Never>] = []
 
     package init(
         loop: EventLoop, sink: RedisJobSink, directory: DirectoryWatcher, drops: DropCounter, handler: SDKHandler,
@@ -32,16 +33,21 @@ package final class IngressLoop: @unchecked Sendable {
     /// of it.
     /// - Returns: the port.
     package func start(host: String, port: Int) async throws(HTTPServerError) -> Int {
+        loop.preconditionInLoop()
         await directory.look()
         let bound = try server.listen(host: host, port: port, reusePort: true)
-        loop.spawn { await self.directory.run() }
-        loop.spawn { await self.drops.run() }
+        let (directory, drops) = (directory, drops)
+        tasks = [loop.spawn { await directory.run() }, loop.spawn { await drops.run() }]
         return bound
     }
 
     /// Finishes what it has accepted, refuses new connections, and hands over its last counts.
     package func stop(graceMilliseconds: Int64) async {
+        loop.preconditionInLoop()
         await server.shutdown(graceMilliseconds: graceMilliseconds)
-        await drops.flush()
+        let ending = tasks
+        tasks = []
+        for task in ending { task.cancel() }
+        for task in ending { await task.value }
     }
 }

@@ -1,7 +1,7 @@
 package import EventLoop
 internal import HTTP
-package import Service
 internal import RedisQueue
+package import Service
 internal import Wire
 
 /// The ingress' numbers for Prometheus, copied from the loops' own counts once a second.

@@ -68,11 +68,16 @@ package final class SDKHandler: @unchecked Sendable {
 
     /// The answer to a request that never became one, in the API's own form.
     package static func failure(_ failure: HTTPFailure, _ head: HTTPRequestHead?) -> HTTPResponse {
+        // The only one that a retry mends, so it says when.
+        if failure.code == .tooManyConnections { return SDKAnswer.unavailable(failure.message) }
         let code: WireError.Code =
-            switch failure.status {
-            case 413: .bodyTooLarge
-            case 500...: .serverError
-            default: .malformedRequest
+            switch failure.code {
+            case .bodyTooLarge: .bodyTooLarge
+            case .methodNotImplemented: .methodNotAllowed
+            case .invalidResponse, .tooManyConnections: .serverError
+            case .malformedRequest, .requestTimeout, .targetTooLong, .expectationFailed, .headerTooLarge,
+                .versionNotSupported:
+                .malformedRequest
             }
         return SDKAnswer.error(WireError(code, failure.message), status: failure.status)
     }
@@ -171,6 +176,10 @@ package final class SDKHandler: @unchecked Sendable {
         switch directory.resolve(bundleID) {
         case .organization(let organization): return .organization(organization)
         case .none, .several:
+            guard dependencies.directory.isFresh else {
+                counters.noDirectory += 1
+                return .unavailable(SDKAnswer.unavailable("the app directory is out of date"))
+            }
             dependencies.drops.count(bundleID: bundleID)
             return .dropped
         }

@@ -78,14 +78,19 @@ package enum Apps {
     }
 
     /// Disconnects the apps of an organization that have this id or this bundle id. What they wrote stays.
+    /// - Parameter store: nil for both stores.
     /// - Returns: the apps that were disconnected; empty when none matched.
     package static func disconnect(
-        organization: String, app: String, actor: String, nowMicroseconds: Int64, _ connection: PostgresConnection
+        organization: String, app: String, store: PurchaseStore? = nil, actor: String, nowMicroseconds: Int64,
+        _ connection: PostgresConnection
     ) async throws(PostgresError) -> [AppRecord] {
         try await connection.transaction { () async throws(PostgresError) in
             let rows = try await connection.query(
-                "DELETE FROM apps WHERE organization = $1 AND (id = $2 OR bundle_id = $2) RETURNING *",
-                [.text(organization), .text(app)]
+                """
+                DELETE FROM apps WHERE organization = $1 AND (id = $2 OR bundle_id = $2)
+                    AND ($3::text IS NULL OR store = $3)
+                RETURNING *
+                """, [.text(organization), .text(app), .text(store?.rawValue)]
             ).rows
             var removed: [AppRecord] = []
             for row in rows {

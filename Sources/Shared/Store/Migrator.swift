@@ -8,19 +8,24 @@ package enum Migrator {
     /// Creates the connection's schema if it is absent, and applies what is missing, each migration in its own
     /// transaction under an advisory lock of that schema: programs that start together wait for each other and apply
     /// nothing twice.
+    /// - Parameter progress: told of each migration once it is committed.
     /// - Returns: the numbers applied by this call.
     /// - Throws: `.migrationChanged` or `.migrationSkipped` before anything is done, for people to look at; `.database`
     ///   with the failing migration rolled back.
     @discardableResult
     package static func migrate(
-        _ connection: PostgresConnection, to migrations: [Migration] = Migration.all
+        _ connection: PostgresConnection, to migrations: [Migration] = Migration.all,
+        progress: @Sendable (Int) -> Void = { _ in }
     ) async throws(StoreError) -> [Int] {
         guard let schema = connection.configuration.schema else {
             throw StoreError(.noSchema, "the connection names no schema to migrate")
         }
         var applied: [Int] = []
         do {
-            while let number = try await step(connection, schema, migrations) { applied.append(number) }
+            while let number = try await step(connection, schema, migrations) {
+                applied.append(number)
+                progress(number)
+            }
         } catch let error as StoreError {
             throw error
         } catch let error as PostgresError {

@@ -49,6 +49,15 @@ package enum Organizations {
         }
     }
 
+    /// One of them; nil when there is none of that id.
+    package static func find(
+        id: String, _ connection: PostgresConnection
+    ) async throws(PostgresError) -> OrganizationRecord? {
+        guard let row = try await connection.query("SELECT * FROM organizations WHERE id = $1", [.text(id)]).first
+        else { return nil }
+        return try record(row)
+    }
+
     /// All of them, by id.
     package static func list(_ connection: PostgresConnection) async throws(PostgresError) -> [OrganizationRecord] {
         var records: [OrganizationRecord] = []

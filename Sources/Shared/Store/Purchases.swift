@@ -117,9 +117,10 @@ package enum Purchases {
 
     /// Sets a purchase's owner by hand: an owner write with proof `operator`, later than every write there is, and a
     /// row in the audit log. A later write of the SDK moves it on, as always. Naming the present owner confirms it.
+    /// - Parameter reason: in the operator's words, for the audit log.
     package static func move(
         organization: String, originalTransactionID: String, store: PurchaseStore? = nil, to appUserID: String,
-        actor: String, nowMicroseconds: Int64, _ connection: PostgresConnection
+        actor: String, reason: String? = nil, nowMicroseconds: Int64, _ connection: PostgresConnection
     ) async throws(PostgresError) -> MoveOutcome {
         let customer = UUIDv8.customer(organization: organization, appUserID: appUserID)
         return try await connection.transaction { () async throws(PostgresError) in
@@ -157,7 +158,9 @@ package enum Purchases {
                 AuditEntry(
                     organization: organization, at: nowMicroseconds, actor: actor, action: "purchase.move",
                     subject: originalTransactionID,
-                    detail: JSONText.object([("store", purchase.store), ("from", from), ("to", appUserID)])),
+                    detail: JSONText.object([
+                        ("store", purchase.store), ("from", from), ("to", appUserID), ("reason", reason),
+                    ])),
                 connection)
             return .moved(from: from, stamp: stamp)
         }

@@ -52,12 +52,23 @@ package enum SDKWrites {
             last_write_reason = CASE WHEN \(laterWrite)
                 THEN excluded.last_write_reason ELSE c.last_write_reason END,
             \(joinedText(["platform", "os_version", "device_model", "locale"], of: "c")),
-            attributes = CASE WHEN excluded.attributes = '{}' THEN c.attributes
-                ELSE join_attributes(c.attributes, excluded.attributes) END
+            attributes = \(joinedAttributes)
         WHERE excluded.last_seen > c.last_seen OR excluded.first_seen < c.first_seen
             OR excluded.attested > c.attested OR \(laterWrite)
             OR \(laterText(["platform", "os_version", "device_model", "locale"], of: "c"))
-            OR excluded.attributes <> '{}' AND join_attributes(c.attributes, excluded.attributes) <> c.attributes
+            OR \(joinedAttributes) <> c.attributes
+        """
+
+    /// The join of attributes, by built-in operators where they say the same as `join_attributes`, which costs ten times
+    /// as much: nothing new (equal pairs only: what holds a pair [stamp, text] is that pair), or all of it later than
+    /// all there is (a stamp of an attribute is never later than last_seen) and too small to hold more keys than are
+    /// kept. The column is stored uncompressed, so its size is that of its content.
+    private static let joinedAttributes = """
+        CASE WHEN c.attributes @> excluded.attributes THEN c.attributes
+            WHEN excluded.first_seen > c.last_seen
+                AND pg_column_size(c.attributes) + pg_column_size(excluded.attributes) < 4096
+            THEN c.attributes || excluded.attributes
+            ELSE join_attributes(c.attributes, excluded.attributes) END
         """
 
     private static let laterWrite = """

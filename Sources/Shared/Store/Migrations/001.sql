@@ -110,6 +110,9 @@ CREATE TABLE customers (
     attributes jsonb NOT NULL
 ) WITH (fillfactor = 80);
 
+-- So that the size of the value is that of its content: a small one holds few keys.
+ALTER TABLE customers ALTER COLUMN attributes SET STORAGE EXTERNAL;
+
 -- A lineage. Its key is the SHA-256 of the id, since a Play token may be larger than a btree row can be.
 CREATE TABLE purchases (
     organization text COLLATE "C" NOT NULL,

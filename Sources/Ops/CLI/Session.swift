@@ -1,0 +1,50 @@
+internal import EventLoop
+internal import OpsCore
+internal import Service
+internal import Synchronization
+
+/// What commands share while one of them runs. Settings are read and servers asked only by those that need them.
+final class Session: Sendable {
+    let environment: [String: String]
+    let time: any TimeSource
+    /// Tells people of progress; goes to standard error.
+    let progress: @Sendable (String) -> Void
+    private let opened = Mutex<Administration?>(nil)
+
+    init(
+        environment: [String: String], time: any TimeSource = SystemTime(),
+        progress: @escaping @Sendable (String) -> Void = { _ in }
+    ) {
+        self.environment = environment
+        self.time = time
+        self.progress = progress
+    }
+
+    /// - Throws: `ServiceError` for settings that can't be used.
+    func settings() throws -> Settings { try Settings(environment: environment, for: .commandLine) }
+
+    /// The installation that the settings name.
+    func administration() throws -> Administration {
+        let settings = try settings()
+        return opened.withLock { slot in
+            if let administration = slot { return administration }
+            let installation = Installation(
+                settings: settings, loop: EventLoop(name: "ratchet", time: time))
+            let administration = Administration(
+                installation: installation, actor: Operator.loginName(environment: environment))
+            slot = administration
+            return administration
+        }
+    }
+
+    /// Closes what was opened.
+    func close() async {
+        let administration = opened.withLock { slot in
+            defer { slot = nil }
+            return slot
+        }
+        guard let administration else { return }
+        await administration.installation.close()
+        administration.installation.loop.stop()
+    }
+}

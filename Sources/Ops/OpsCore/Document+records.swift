@@ -1,0 +1,110 @@
+internal import Jobs
+package import RedisQueue
+package import Store
+internal import Wire
+
+// How records read for operators: the one place that names the keys.
+
+extension Document {
+    package init(_ organization: OrganizationRecord) {
+        self = .members([
+            "id": .string(organization.id), "name": .string(organization.name),
+            "createdAt": .time(microseconds: organization.createdAt),
+        ])
+    }
+
+    package init(_ app: AppRecord) {
+        self = .members([
+            "id": .string(app.id), "organization": .string(app.organization), "bundleId": .string(app.bundleID),
+            "store": .string(app.store.rawValue), "teamId": .text(app.teamID),
+            "createdAt": .time(microseconds: app.createdAt),
+        ])
+    }
+
+    package init(_ creation: Administration.Creation) {
+        self = Document(creation.organization).adding(["created": .bool(creation.created)])
+    }
+
+    package init(_ connection: Administration.Connection) {
+        self = Document(connection.app).adding([
+            "created": .bool(connection.created),
+            "alsoConnectedBy": .list(connection.others.map { .string($0) }),
+        ])
+    }
+
+    package init(_ bundle: UnresolvedBundle) {
+        self = .members([
+            "bundleId": .string(bundle.bundleID), "dropped": .int(bundle.dropped),
+            "organizations": .int(bundle.organizations), "firstSeenAt": .time(microseconds: bundle.firstSeenAt),
+            "lastSeenAt": .time(microseconds: bundle.lastSeenAt),
+        ])
+    }
+
+    package init(_ customer: CustomerRecord) {
+        self = .members([
+            "appUserId": .string(customer.appUserID), "id": .string(customer.id),
+            "organization": .string(customer.organization),
+            "attributes": .object(customer.attributes.map { Member($0.key, .json($0.value)) }),
+            "platform": .text(customer.platform), "osVersion": .text(customer.osVersion),
+            "deviceModel": .text(customer.deviceModel), "locale": .text(customer.locale),
+            "firstSeenAt": .time(microseconds: customer.firstSeenAt),
+            "lastSeenAt": .time(microseconds: customer.lastSeenAt),
+            "attested": .bool(customer.attested), "verified": .bool(customer.verified),
+            "lastWrite": .members([
+                "attested": .bool(customer.lastWrite.attested), "reason": .text(customer.lastWrite.reason),
+                "at": .time(microseconds: customer.lastWrite.at),
+            ]),
+            "purchases": .list(customer.purchases.map { Document($0) }),
+        ])
+    }
+
+    package init(_ purchase: PurchaseRecord) {
+        self = .members([
+            "originalTransactionId": .string(purchase.originalTransactionID), "store": .string(purchase.store),
+            "organization": .string(purchase.organization), "owner": .string(purchase.owner),
+            "productId": .text(purchase.productID), "bundleId": .text(purchase.bundleID),
+            "environment": .text(purchase.environment), "ownership": .text(purchase.ownership),
+            "purchasedAt": .time(milliseconds: purchase.purchasedAt),
+            "expiresAt": .time(milliseconds: purchase.expiresAt),
+            "revokedAt": .time(milliseconds: purchase.revokedAt), "appAccountToken": .text(purchase.appAccountToken),
+            "attested": .bool(purchase.attested), "jwsVerified": .bool(purchase.jwsVerified),
+            "verified": .bool(purchase.verified), "contested": .bool(purchase.contested),
+            "flapping": .bool(purchase.flapping), "firstSeenAt": .time(microseconds: purchase.firstSeenAt),
+            "lastSeenAt": .time(microseconds: purchase.lastSeenAt),
+        ])
+    }
+
+    package init(_ move: PurchaseMove) {
+        self = .members([
+            "from": .text(move.from), "to": .string(move.to), "at": .time(microseconds: move.at),
+            "attested": .bool(move.attested), "jws": .bool(move.jws), "operator": .bool(move.operator),
+            "contested": .bool(move.contested),
+        ])
+    }
+
+    package init(_ purchase: Administration.PurchaseHistory) {
+        self = Document(purchase.purchase).adding(["history": .list(purchase.history.map { Document($0) })])
+    }
+
+    package init(_ move: Administration.Move) {
+        self = Document(move.result).adding([
+            "movedFrom": .string(move.from), "movedAt": .time(microseconds: move.at),
+        ])
+    }
+
+    package init(_ lane: LaneStatistics) {
+        self = .members([
+            "lane": .string(lane.lane.name), "waiting": .int(lane.waiting), "pending": .int(lane.pending),
+            "due": .int(lane.due), "parked": .int(lane.parked), "dead": .int(lane.dead),
+            "oldestWaitingMs": lane.oldestWaitingMilliseconds.map { .int($0) } ?? .null,
+            "paused": .bool(lane.paused),
+        ])
+    }
+
+    package init(_ result: Administration.MigrationResult) {
+        self = .members([
+            "applied": .list(result.applied.map { .int(Int64($0)) }), "current": .int(Int64(result.state.current)),
+            "needed": .int(Int64(result.state.needed)), "fits": .bool(result.state.fits),
+        ])
+    }
+}

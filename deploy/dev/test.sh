@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# `make test`: every test, in the order of what they cost. Goes on after a failure where that tells more, and ends with
+# exit code 1 when anything failed.
+set -uo pipefail
+cd "$(dirname "$0")/../.." || exit 2
+began=$SECONDS
+step() { printf '\n== %s (%d s so far)\n' "$*" $((SECONDS - began)); }
+failures=()
+
+export RATCHET_SHARED=${RATCHET_SHARED:-../shared}
+RATCHET_SHARED=$(cd "$RATCHET_SHARED" 2>/dev/null && pwd) || {
+    printf 'test: the folder with vectors and certificates is missing: set RATCHET_SHARED (now ../shared)\n' >&2
+    exit 1
+}
+
+build=(--explicit-target-dependency-import-check error)
+step 'building the tests'
+swift build --build-tests "${build[@]}" </dev/null || {
+    printf 'test: the build failed\n' >&2
+    exit 1
+}
+
+# A test that hangs shall not hold up a machine for ever.
+longest_seconds=1500
+step 'unit and integration tests'
+timeout --kill-after=30 "$longest_seconds" swift test --skip-build "${build[@]}" </dev/null
+case $? in
+    0) ;;
+    124 | 137) failures+=("swift test (not done after $longest_seconds s)") ;;
+    *) failures+=('swift test') ;;
+esac
+
+step 'files of deploy/'
+Tests/Commands/deploy-files.sh </dev/null || failures+=('Tests/Commands/deploy-files.sh')
+step 'make run with stand-ins'
+Tests/Commands/make-run.sh fake </dev/null || failures+=('Tests/Commands/make-run.sh fake')
+step 'make run'
+Tests/Commands/make-run.sh real </dev/null || failures+=('Tests/Commands/make-run.sh real')
+
+step 'done'
+if ((${#failures[@]} > 0)); then
+    printf 'test: FAILED: %s\n' "${failures[@]}"
+    exit 1
+fi
+printf 'test: all passed\n'
