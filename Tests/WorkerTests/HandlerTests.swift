@@ -115,7 +115,7 @@ private func job(
             return try await loop.run {
                 let postgres = PostgresClient(configuration, on: loop)
                 try await postgres.withConnection { connection throws(PostgresError) in
-                    do {
+                    do throws(StoreError) {
                         _ = try await Migrator.migrate(connection)
                     } catch {
                         throw error.cause ?? PostgresError(.usage, error.message)
