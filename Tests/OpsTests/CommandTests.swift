@@ -6,6 +6,7 @@ import RedisQueue
 import Store
 import TestSupport
 import Testing
+import Wire
 
 @testable import CLI
 
@@ -133,7 +134,7 @@ import Testing
             let json = await installation.run(line + ["--json"])
             #expect(json.exitCode == code)
             let word: Document? = [2: .string("usage"), 4: .string("not_found")][code]
-            #expect(try Parsed(json.text)["error"] == word, "\(line)")
+            #expect(try parsed(json.text)["error"] == word, "\(line)")
         }
     }
 
@@ -315,10 +316,10 @@ import Testing
         #expect(
             await installation.run("queues").text == """
                 lane         waiting  pending  due  parked  dead  oldestWaitingMs  paused
-                verify.live        0        0    0       0     0                -  no
-                verify             0        0    0       0     0                -  no
-                write.live         0        0    0       0     0                -  no
-                write              0        0    0       0     0                -  no
+                verify.live        0        0    0       0     0  -                no
+                verify             0        0    0       0     0  -                no
+                write.live         0        0    0       0     0  -                no
+                write              0        0    0       0     0  -                no
 
                 """)
         try await fill(installation)
@@ -367,7 +368,7 @@ import Testing
         #expect(output.exitCode == 0 && !output.text.contains(secret))
         #expect(output.text.hasPrefix("name "))
         #expect(output.errors == "ratchet: warning: RATCHET_REDSI_URL is no setting; did you mean RATCHET_REDIS_URL?\n")
-        let json = try Parsed(await installation.run(["config", "--json"], environment: changed).text)
+        let json = try parsed(await installation.run(["config", "--json"], environment: changed).text)
         let secretEntry = json.elements.first { $0["name"] == .string("RATCHET_SECRET") }
         #expect(secretEntry?["value"] == .string("(hidden)") && secretEntry?["secret"] == .bool(true))
         let partitions = json.elements.first { $0["name"] == .string("RATCHET_PARTITIONS") }

@@ -4,6 +4,7 @@ import Redis
 import RedisQueue
 import Service
 import Store
+import Synchronization
 import TestSupport
 import Testing
 import Wire
@@ -22,7 +23,7 @@ import Wire
         _ installation: TestInstallation, _ changed: [String: String] = [:]
     ) async throws -> (code: Int32, checks: [(name: String, status: String, message: String, remedy: String?)]) {
         let output = await installation.run(["doctor", "--json"], environment: changed, time: SystemTime())
-        let document = try Parsed(output.text)
+        let document = try parsed(output.text)
         let checks = document["checks"]?.elements.map { check in
             (
                 name: check["name"]?.string ?? "", status: check["status"]?.string ?? "",
@@ -88,6 +89,16 @@ import Wire
         #expect(statuses(found.checks, "postgres") == ["ok"])
         // Nothing is said of what could not be looked at.
         #expect(statuses(found.checks, "queue").isEmpty && statuses(found.checks, "directory").isEmpty)
+    }
+
+    @Test func whoWaitsIsToldThatItStillWorks() async {
+        let said = Mutex<[String]>([])
+        let session = Session(environment: ["RATCHET_REDIS_URL": "unix:///tmp/ratchet-no-redis.sock"]) { line in
+            said.withLock { $0.append(line) }
+        }
+        let output = await CommandLineTool(session: session).run(["queues"])
+        #expect(output.exitCode == 3)
+        #expect(said.withLock { $0.first } == "queues: still at work after 2 s")
     }
 
     @Test func aPostgresThatIsDownExitsWithThree() async throws {

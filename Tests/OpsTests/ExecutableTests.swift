@@ -1,4 +1,5 @@
 import Foundation
+import OpsCore
 import TestSupport
 import Testing
 
@@ -55,7 +56,7 @@ import Testing
             ["queues", "--json"],
             environment.merging(["RATCHET_REDIS_URL": "unix:///tmp/ratchet-no-redis.sock"]) { $1 })
         #expect(away.code == 3 && away.errors.contains("redis is away"))
-        #expect(try Parsed(away.output)["error"] == .string("dependency_away"))
+        #expect(try parsed(away.output)["error"] == .string("dependency_away"))
         let database = try await ratchet(
             ["orgs", "list"], environment.merging(["RATCHET_PG": "host=/tmp/ratchet-no-postgres dbname=x"]) { $1 })
         #expect(database.code == 3 && database.errors.split(separator: "\n").count == 1)

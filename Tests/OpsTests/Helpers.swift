@@ -11,7 +11,7 @@ import Wire
 @testable import CLI
 
 /// JSON text read back.
-func Parsed(_ text: String) throws -> Document { Document(try JSONDocument(parsing: Array(text.utf8)).root) }
+func parsed(_ text: String) throws -> Document { Document(try JSONDocument(parsing: Array(text.utf8)).root) }
 
 /// An installation of its own: a schema, a key prefix, and the tool in this process under a clock that stands still.
 struct TestInstallation: Sendable {
@@ -60,7 +60,7 @@ struct TestInstallation: Sendable {
     }
 
     /// Runs a command with `--json` and reads what it says.
-    func json(_ arguments: String...) async throws -> Document { try Parsed(await run(arguments + ["--json"]).text) }
+    func json(_ arguments: String...) async throws -> Document { try parsed(await run(arguments + ["--json"]).text) }
 
     /// Runs a body with a connection to the schema.
     func store<Value: Sendable>(

@@ -1,3 +1,4 @@
+import OpsCore
 import Testing
 
 @testable import CLI
@@ -125,7 +126,7 @@ import Testing
             plain.errors == "ratchet: unknown flag --ogr; did you mean --org? (see: ratchet apps list --help)\n")
         let json = await tool.run(["apps", "list", "--ogr", "x", "--json"])
         #expect(json.exitCode == 2 && json.errors == plain.errors)
-        let document = try Parsed(json.text)
+        let document = try parsed(json.text)
         #expect(document["error"] == .string("usage"))
         #expect(document["message"] != nil)
     }

@@ -93,7 +93,7 @@ import Testing
         }
         #expect(TextRendering().text(.string(nasty)).hasPrefix("a\\u{1b}[2J\\u{9b}31m\\u{7f}\\u{d}\\u{a}\\u{9}\\u{0}"))
         // A reader of JSON gets exactly what is stored.
-        let read = try Parsed(Document.members(["k": .string("a\u{1b}[2J\u{9b}\u{7f}\u{202e}é")]).jsonText)
+        let read = try parsed(Document.members(["k": .string("a\u{1b}[2J\u{9b}\u{7f}\u{202e}é")]).jsonText)
         #expect(read["k"] == .string("a\u{1b}[2J\u{9b}\u{7f}\u{202e}é"))
     }
 

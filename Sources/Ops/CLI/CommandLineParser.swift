@@ -160,7 +160,9 @@ enum NearestName {
         guard name.utf8.count <= 64 else { return nil }
         let measured = known.map { (name: $0, edits: edits(Array(name.utf8), Array($0.utf8))) }
         guard let best = measured.min(by: { $0.edits < $1.edits }) else { return nil }
-        return best.edits <= max(1, name.utf8.count / 3) ? best.name : nil
+        // A name of two letters is two edits away from everything.
+        let most = name.utf8.count < 3 ? 1 : max(2, name.utf8.count / 3)
+        return best.edits <= most ? best.name : nil
     }
 
     /// Levenshtein distance.

@@ -75,12 +75,11 @@ struct TextRendering: Sendable {
             ([headings[column].count] + cells.map { $0[column].count }).max() ?? 0
         }
         let numeric = names.indices.map { column in
-            rows.allSatisfy { row in
-                switch row[column] {
-                case .int, .null: true
-                default: false
+            let values = rows.map { $0[column] }.filter { $0 != .null }
+            return !values.isEmpty
+                && values.allSatisfy { value in
+                    if case .int = value { true } else { false }
                 }
-            }
         }
         return ([headings] + cells).map { row in
             let line = row.indices.map { column in

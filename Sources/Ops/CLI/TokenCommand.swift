@@ -44,6 +44,8 @@ enum TokenCommand {
         ])
         return Answer(
             document: document, text: text(finding, document),
+            warnings: finding.trimmed
+                ? ["white space around the token was ignored; an app that sends it so proves nothing"] : [],
             exitCode: finding.verified ? ExitCode.success : ExitCode.negative)
     }
 
@@ -51,7 +53,9 @@ enum TokenCommand {
     private static func text(_ finding: TokenInspection.Finding, _ document: Document) -> String {
         guard case .object(let members) = document else { return "" }
         let rendering = TextRendering()
-        let head = members.filter { $0.name != "claims" && !($0.name == "detail" && finding.verified) }
+        let head = members.filter {
+            !["claims", "trimmed"].contains($0.name) && !($0.name == "detail" && finding.verified)
+        }
         var text = rendering.text(.object(head))
         text += finding.verified ? "claims, proven:\n" : "claims, NOT proven:\n"
         if finding.claims == .null { return text + "  (the payload can't be read)\n" }

@@ -32,6 +32,9 @@ package struct TokenInspection: Sendable {
         package let claims: Document
         /// Of `bundle` and `environment`, what was not checked.
         package let unchecked: [String]
+        /// More white space than one line end was taken off the token. The verifier itself takes none off: sent so by an
+        /// app, it proves nothing.
+        package let trimmed: Bool
     }
 
     private let verifier: SignedTransactionVerifier
@@ -72,7 +75,8 @@ package struct TokenInspection: Sendable {
 
     /// - Parameter token: a JWS in compact form; white space around it is ignored, since people paste.
     package func judge(_ token: [UInt8], _ question: Question) -> Finding {
-        let token = Self.trimmed(token)
+        let given = token
+        let token = Self.trimmed(given)
         let accepted = question.environment.map { Self.neverAccepted.contains($0) ? [] : Set([$0]) }
         let expectation = TransactionExpectation(bundleID: question.bundleID, environments: accepted)
         var verdict = verifier.verify(
@@ -87,7 +91,8 @@ package struct TokenInspection: Sendable {
         if case .refused(let why) = verdict { refusal = why }
         return Finding(
             verified: refusal == nil, reason: refusal?.reason.rawValue, detail: refusal?.detail,
-            claims: Self.claims(of: token), unchecked: unchecked)
+            claims: Self.claims(of: token), unchecked: unchecked,
+            trimmed: ![token, token + [0x0a], token + [0x0d, 0x0a]].contains(given))
     }
 
     private static func trimmed(_ bytes: [UInt8]) -> [UInt8] {
@@ -113,7 +118,8 @@ extension Document {
     package init(_ finding: TokenInspection.Finding) {
         self = .members([
             "verified": .bool(finding.verified), "reason": .text(finding.reason), "detail": .text(finding.detail),
-            "notChecked": .list(finding.unchecked.map { .string($0) }), "claims": finding.claims,
+            "notChecked": .list(finding.unchecked.map { .string($0) }), "trimmed": .bool(finding.trimmed),
+            "claims": finding.claims,
         ])
     }
 }
