@@ -127,8 +127,8 @@ import Testing
         try await withClient(address, RedisClientConfiguration(connectTimeoutMilliseconds: 50), waits: false) {
             client in
             let states = client.states()
-            #expect(await states.nextLoss()?.message.contains("takes too long") == true)
-            #expect(await states.nextLoss()?.message.contains("takes too long") == true)
+            #expect(await states.nextLoss()?.message.contains("connecting takes too long") == true)
+            #expect(await states.nextLoss()?.message.contains("connecting takes too long") == true)
         }
     }
 
