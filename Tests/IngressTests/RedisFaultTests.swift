@@ -167,7 +167,7 @@ import Testing
     }
 
     @Test func noConnectionIsLostWhileRedisComesAndGoes() async throws {
-        try await IngressRig.runAlone(.init(appendOnly: true)) { rig in
+        try await IngressRig.runAlone(.init(appendOnly: true, appendFsync: "always")) { rig in
             let client = try await rig.connect()
             for number in 0..<3 {
                 let up = try await client.exchange(
