@@ -114,7 +114,12 @@ let package = Package(
                 "Bytes", "EventLoop", "Jobs", "Postgres", "Redis", "RedisQueue", "Store", "Trust", "Verifier", "Wire",
                 "WorkerCore", "Writer",
             ]),
-        tests("OpsTests", ["EventLoop", "JSON", "OpsCore", "Postgres", "Store"]),
+        tests(
+            "OpsTests",
+            [
+                "CLI", "EventLoop", "JSON", "Jobs", "OpsCore", "Postgres", "Redis", "RedisQueue", "Service", "Store",
+                "Wire",
+            ]),
         tests("Conformance", ["EventLoop", "HTTP"]),
         tests("EndToEnd", ["EventLoop", "Jobs", "Postgres", "Redis", "RedisQueue", "Service", "Store", "Wire"]),
     ],

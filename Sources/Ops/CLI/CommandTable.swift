@@ -187,6 +187,7 @@ enum CommandTable {
     ]
 
     private static let questions: [Command] = [
+        TokenCommand.command, DoctorCommand.command,
         Command(words: ["version"], summary: "say which version this is") { _, _ in version },
         Command(
             words: ["config"], summary: "list the settings in force, secrets hidden",

@@ -90,7 +90,8 @@ package struct OpsError: Error, Equatable, Sendable, CustomStringConvertible {
         ["3F000", "42P01", "42703", "42883"].contains(error.sqlstate ?? "")
     }
 
+    /// libpq breaks and indents its messages.
     private static func oneLine(_ text: String) -> String {
-        text.split(whereSeparator: \.isNewline).joined(separator: " ")
+        text.split(whereSeparator: \.isWhitespace).joined(separator: " ")
     }
 }
