@@ -7,7 +7,7 @@ import TestSupport
 import Testing
 import Wire
 
-@Suite struct DirectoryTests {
+@Suite(.timeLimit(.minutes(3))) struct DirectoryTests {
     private static let shared = "com.shared.app"
     private static let apps = [
         IngressRig.demo, IngressRig.app("demo", "com.both.app", .appStore),
