@@ -4,7 +4,7 @@ import TestSupport
 import Testing
 
 /// Size → JSON → fields → Authorization → bundle → limit, each before all that follow.
-@Suite struct CheckOrderTests {
+@Suite(.timeLimit(.minutes(3))) struct CheckOrderTests {
     private static let anyToken = ("Authorization", "Bearer dt_" + String(repeating: "A", count: 43))
     private static let unknown = IngressRig.identifyBody("u", bundle: "com.nobody.app")
 

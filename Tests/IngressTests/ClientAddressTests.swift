@@ -5,7 +5,7 @@ import Service
 import TestSupport
 import Testing
 
-@Suite struct ClientAddressTests {
+@Suite(.timeLimit(.minutes(3))) struct ClientAddressTests {
     /// Whose request it is, as text.
     private func client(_ peer: String, _ forwarded: [String], trusting: String = "10.0.0.0/8,::1,fd00::/8") -> String {
         let clients = ClientAddress(trustedProxies: AddressRange.list(trusting) ?? [])

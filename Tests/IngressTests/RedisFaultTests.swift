@@ -7,7 +7,7 @@ import TestSupport
 import Testing
 
 /// Redis away, refusing or slow: 503, nothing half done, and everything goes on by itself afterwards.
-@Suite struct RedisFaultTests {
+@Suite(.timeLimit(.minutes(3))) struct RedisFaultTests {
     /// One write of each kind; the number makes users that no other write names.
     private func post(_ rig: IngressRig, _ number: Int) async throws -> [RawHTTPClient.Response] {
         [
@@ -167,7 +167,7 @@ import Testing
     }
 
     @Test func noConnectionIsLostWhileRedisComesAndGoes() async throws {
-        try await IngressRig.runAlone(.init(appendOnly: true)) { rig in
+        try await IngressRig.runAlone(.init(appendOnly: true, appendFsync: "always")) { rig in
             let client = try await rig.connect()
             for number in 0..<3 {
                 let up = try await client.exchange(
