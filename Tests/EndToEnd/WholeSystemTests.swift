@@ -10,11 +10,41 @@ import Testing
 
 /// What the posting and the killing tasks tell each other.
 private final class Observations: Sendable {
-    private let state = Mutex((answers: 0, sockets: Set<String>()))
-    var answers: Int { state.withLock { $0.answers } }
+    private struct State {
+        var answers = 0
+        var ended = false
+        var sockets: Set<String> = []
+        var waiters: [(count: Int, continuation: CheckedContinuation<Void, Never>)] = []
+    }
+    private let state = Mutex(State())
     var sockets: Set<String> { state.withLock { $0.sockets } }
-    func countAnswer() { state.withLock { $0.answers += 1 } }
-    func add(sockets: Set<String>) { state.withLock { $0.sockets.formUnion(sockets) } }
+
+    func countAnswer() { change { $0.answers += 1 } }
+    /// Nothing more will be posted, for whatever reason.
+    func end() { change { $0.ended = true } }
+    func add(sockets: Set<String>) { change { $0.sockets.formUnion(sockets) } }
+
+    private func change(_ change: (inout State) -> Void) {
+        let ready = state.withLock { state in
+            change(&state)
+            let (ended, answers) = (state.ended, state.answers)
+            defer { state.waiters.removeAll { ended || $0.count <= answers } }
+            return state.waiters.filter { ended || $0.count <= answers }.map(\.continuation)
+        }
+        for continuation in ready { continuation.resume() }
+    }
+
+    /// Returns once that many writes were answered, or none will be any more.
+    func answered(_ count: Int) async {
+        await withCheckedContinuation { continuation in
+            let now = state.withLock { state in
+                if state.ended || state.answers >= count { return true }
+                state.waiters.append((count, continuation))
+                return false
+            }
+            if now { continuation.resume() }
+        }
+    }
 }
 
 /// The real binaries under load, with their real servers, killed while they work.
@@ -36,14 +66,19 @@ private final class Observations: Sendable {
                 for lane in 0..<8 {
                     let scripts = stride(from: lane, to: workload.scripts.count, by: 8).map { workload.scripts[$0] }
                     group.addTask {
-                        try await system.post(scripts) { seen.countAnswer() }
+                        do {
+                            try await system.post(scripts) { seen.countAnswer() }
+                        } catch {
+                            seen.end()
+                            throw error
+                        }
                     }
                 }
                 group.addTask {
                     // At a fifth, two and three fifths of the way: writer, verifier, writer.
                     let total = workload.scripts.count * 8
                     for (part, victim) in [(1, system.writer), (2, system.verifier), (3, system.writer)] {
-                        while seen.answers < total * part / 5 { await Task.yield() }
+                        await seen.answered(total * part / 5)
                         seen.add(sockets: system.openSockets(of: system.verifier))
                         try await victim.crashAndRestart()
                     }

@@ -49,7 +49,7 @@ import Wire
             .malformedJSON: 400, .missingField: 400, .invalidField: 400, .attributesNotFlat: 400,
             .attributesTooLarge: 400, .bundleMismatch: 400, .invalidToken: 401, .attestationFailed: 401,
             .challengeFailed: 401, .appNotConnected: 404, .ambiguousApp: 409, .bodyTooLarge: 413, .rateLimited: 429,
-            .serverError: 503,
+            .serverError: 503, .malformedRequest: 400, .notFound: 404, .methodNotAllowed: 405,
         ]
         #expect(statuses.count == WireError.Code.allCases.count)
         for (code, status) in statuses { #expect(WireError(code, "m").status == status) }

@@ -46,7 +46,7 @@ private func job(
         let forged = TestPKI().sign(TestPKITransaction())
         let jobs = [
             job(write(genuine).encodePayload()), job(write(forged).encodePayload()),
-            job(write(genuine, bundle: "com.example.other").encodePayload()), job(write("a.b.c").encodePayload()),
+            job(write(genuine, bundle: "com.example.other").encodePayload()), job(write("e30.e30.AAAA").encodePayload()),
         ]
         let outcomes = try await handler().handle(jobs)
         #expect(outcomes.count == 4)
@@ -68,7 +68,7 @@ private func job(
         let payloads = (0..<37).map { index in
             AttributeWrite(
                 appUserID: "user_\(index)", bundleID: "com.example.app", store: .appStore, originalTransactionID: "1",
-                evidence: .unverified(jws: "a.b.c"))
+                evidence: .unverified(jws: "e30.e30.AAAA"))
         }
         let outcomes = try await handler().handle(payloads.map { job($0.encodePayload()) })
         let users = try outcomes.map { outcome -> String in
@@ -80,7 +80,7 @@ private func job(
 
     @Test func whatItDoesNotKnowIsPutAsideAndWhatItCannotReadIsBuried() async throws {
         let outcomes = try await handler().handle([
-            job([], kind: JobKind(rawValue: "attest")), job(write("a.b.c").encodePayload(), version: 2),
+            job([], kind: JobKind(rawValue: "attest")), job(write("e30.e30.AAAA").encodePayload(), version: 2),
             job(Array("{".utf8)),
         ])
         #expect(outcomes[0] == .unsupported)
@@ -93,7 +93,7 @@ private func job(
     }
 
     @Test func aJobSomebodyWaitsForStaysOnTheLiveLane() async throws {
-        let outcomes = try await handler().handle([job(write("a.b.c").encodePayload(), lane: .verifyLive)])
+        let outcomes = try await handler().handle([job(write("e30.e30.AAAA").encodePayload(), lane: .verifyLive)])
         guard case .forward(let lane, _) = outcomes[0] else {
             Issue.record("not forwarded")
             return
@@ -192,7 +192,7 @@ private func job(
         let bench = try await Bench.make()
         let unverified = AttributeWrite(
             appUserID: "user_2", bundleID: "com.example.app", store: .appStore, originalTransactionID: "1000",
-            evidence: .unverified(jws: "a.b.c")
+            evidence: .unverified(jws: "e30.e30.AAAA")
         ).encodePayload()
         let outcomes = try await bench.handle([
             job(Array("[]".utf8), kind: .identify, lane: .write), identify("user_1", 1),

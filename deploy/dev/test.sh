@@ -22,13 +22,19 @@ swift build --build-tests "${build[@]}" </dev/null || {
 
 # A test that hangs shall not hold up a machine for ever.
 longest_seconds=1500
+swift_tests() {
+    timeout --kill-after=30 "$longest_seconds" swift test --skip-build "${build[@]}" "$@" </dev/null
+    case $? in
+        0) ;;
+        124 | 137) failures+=("swift test $* (not done after $longest_seconds s)") ;;
+        *) failures+=("swift test $*") ;;
+    esac
+}
 step 'unit and integration tests'
-timeout --kill-after=30 "$longest_seconds" swift test --skip-build "${build[@]}" </dev/null
-case $? in
-    0) ;;
-    124 | 137) failures+=("swift test (not done after $longest_seconds s)") ;;
-    *) failures+=('swift test') ;;
-esac
+swift_tests --skip EndToEnd
+# By itself: it measures a whole system against the clock of its own time-outs.
+step 'end to end'
+swift_tests --filter EndToEnd
 
 step 'files of deploy/'
 Tests/Commands/deploy-files.sh </dev/null || failures+=('Tests/Commands/deploy-files.sh')

@@ -21,6 +21,8 @@ package final class MemoryQueue: JobSink, Sendable {
         var alone: [Int64: Int] = [:]
         var stopped = false
         var sleepers: [CheckedContinuation<Void, Never>] = []
+        var settled = 0
+        var watchers: [(count: Int, continuation: CheckedContinuation<Void, Never>)] = []
     }
     private let state = Mutex(State())
     private let now: @Sendable () -> Int64
@@ -134,6 +136,7 @@ package final class MemoryQueue: JobSink, Sendable {
     private func settle(_ settlements: [Settlement]) {
         let sleepers = state.withLock { state in
             for settlement in settlements where state.pending.remove(settlement.job.entryID) != nil {
+                state.settled += 1
                 let job = settlement.job
                 state.alone[job.header.stamp] = nil
                 switch settlement.action {
@@ -151,19 +154,36 @@ package final class MemoryQueue: JobSink, Sendable {
                     state.dead.append(DeadLetter(job: job, reason: reason, text: text))
                 }
             }
+            let done = state.settled
+            let ready = state.watchers.filter { $0.count <= done }.map(\.continuation)
+            state.watchers.removeAll { $0.count <= done }
             defer { state.sleepers = [] }
-            return state.sleepers
+            return state.sleepers + ready
         }
         for sleeper in sleepers { sleeper.resume() }
     }
 
-    /// Moves every delayed job whose time has come back into its lane.
+    /// Returns once that many jobs were settled since the start.
+    package func settled(_ count: Int) async {
+        await withCheckedContinuation { continuation in
+            let now = state.withLock { state in
+                if state.settled >= count { return true }
+                state.watchers.append((count, continuation))
+                return false
+            }
+            if now { continuation.resume() }
+        }
+    }
+
+    /// Moves every delayed job whose time has come back into its lane, and makes waiting fetches look again.
     package func promote() {
+        let now = now()
         state.withLock { state in
-            let due = state.delayed.filter { $0.milliseconds <= now() }
-            state.delayed.removeAll { $0.milliseconds <= now() }
+            let due = state.delayed.filter { $0.milliseconds <= now }
+            state.delayed.removeAll { $0.milliseconds <= now }
             for (_, job) in due { state.add(job.header, job.payload, job.lane, deliveries: 0) }
         }
+        wake()
     }
 }
 

@@ -2,7 +2,7 @@ import Bytes
 import Foundation
 import Testing
 
-@Suite struct BytesTests {
+@Suite struct CodecTests {
     /// FIPS 180-4 example "abc", and the empty message.
     @Test func digestsAreThoseOfTheStandard() {
         #expect(
