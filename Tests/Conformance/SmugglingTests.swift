@@ -5,7 +5,7 @@ import Testing
 
 /// The server beside nginx, which is what stands in front of it: whatever nginx refuses is refused here, and what is
 /// served here is the same number of requests there. So no message means one thing to one and another to the other.
-@Suite struct SmugglingTests {
+@Suite(.timeLimit(.minutes(3))) struct SmugglingTests {
     /// Sent behind each probe: where it is answered tells where the reader thought that the probe ended.
     static let canary = "GET /canary HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
 

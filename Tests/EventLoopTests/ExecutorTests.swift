@@ -2,7 +2,7 @@ import EventLoop
 import Synchronization
 import Testing
 
-@Suite struct ExecutorTests {
+@Suite(.timeLimit(.minutes(3))) struct ExecutorTests {
     /// An actor whose executor is a loop.
     actor Confined {
         let loop: EventLoop

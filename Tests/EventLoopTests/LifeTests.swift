@@ -2,7 +2,7 @@ import EventLoop
 import Synchronization
 import Testing
 
-@Suite struct LifeTests {
+@Suite(.timeLimit(.minutes(3))) struct LifeTests {
     @Test func stopRunsWhatWasQueuedBeforeIt() async throws {
         let record = Record<Int>()
         let loop = EventLoop(name: "stopping")

@@ -1,7 +1,7 @@
 import EventLoop
 import Testing
 
-@Suite struct OrderingTests {
+@Suite(.timeLimit(.minutes(3))) struct OrderingTests {
     @Test func closuresOfOneThreadRunInTheOrderTheyWereQueued() async throws {
         try await withLoop { loop in
             let record = Record<Int>()

@@ -3,7 +3,7 @@ import Testing
 
 @testable import EventLoop
 
-@Suite struct TimerTests {
+@Suite(.timeLimit(.minutes(3))) struct TimerTests {
     @Test func timersRunByDueTimeAndEqualOnesInTheOrderTheyWereSet() async throws {
         let time = ManualTime()
         try await withLoop(time: time) { loop in

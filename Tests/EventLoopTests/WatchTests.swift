@@ -1,7 +1,7 @@
 import EventLoop
 import Testing
 
-@Suite struct WatchTests {
+@Suite(.timeLimit(.minutes(3))) struct WatchTests {
     @Test func readinessIsToldUntilTheBytesAreRead() async throws {
         let pair = try SocketPair()
         try await withLoop { loop in

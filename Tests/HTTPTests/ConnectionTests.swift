@@ -4,7 +4,7 @@ import TestSupport
 import Testing
 
 /// Keep-alive, pipelining, 100-continue, answers large and odd, and clients that leave.
-@Suite struct ConnectionTests {
+@Suite(.timeLimit(.minutes(3))) struct ConnectionTests {
     static let get = "GET /x HTTP/1.1\r\nHost: a\r\n\r\n"
 
     @Test func aConnectionServesManyRequests() async throws {

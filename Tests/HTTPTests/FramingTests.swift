@@ -4,7 +4,7 @@ import Testing
 
 /// What a request may look like: each probe goes over a real socket and must be refused, with its connection, or be
 /// understood in the one way there is.
-@Suite struct FramingTests {
+@Suite(.timeLimit(.minutes(3))) struct FramingTests {
     @Test(arguments: FramingProbes.refused)
     func isRefusedAndTheConnectionClosed(_ probe: FramingProbes.Refused) async throws {
         try await ServerFixture.run { fixture in

@@ -4,7 +4,7 @@ import TestSupport
 import Testing
 
 /// Connections above the limits, descriptors that run out, and the end of a server.
-@Suite struct LimitTests {
+@Suite(.timeLimit(.minutes(3))) struct LimitTests {
     @Test func connectionsAboveTheWholeLimitAreAnswered503() async throws {
         try await ServerFixture.run(configure: { $0.maxConnections = 2 }) { fixture in
             let first = try await fixture.connect()

@@ -4,7 +4,7 @@ import TestSupport
 import Testing
 
 /// Deadlines under a clock that the test moves: the server has seen the bytes before the time passes.
-@Suite struct TimeoutTests {
+@Suite(.timeLimit(.minutes(3))) struct TimeoutTests {
     static func configure(_ configuration: inout HTTPServerConfiguration) {
         configuration.headerTimeoutMilliseconds = 10_000
         configuration.bodyTimeoutMilliseconds = 20_000

@@ -5,7 +5,7 @@ import Service
 import TestSupport
 import Testing
 
-@Suite struct AddressGuardTests {
+@Suite(.timeLimit(.minutes(3))) struct AddressGuardTests {
     private static let second: Int64 = 1_000_000_000
 
     private func ipv6(_ high: UInt64, _ low: UInt64) -> PeerAddress { PeerAddress(high: high, low: low) }

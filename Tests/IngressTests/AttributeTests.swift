@@ -5,7 +5,7 @@ import TestSupport
 import Testing
 import Wire
 
-@Suite struct AttributeTests {
+@Suite(.timeLimit(.minutes(3))) struct AttributeTests {
     @Test func aSignedTransactionGoesToTheVerifier() async throws {
         try await IngressRig.run { rig in
             let jws = TestPKI().sign(payload: #"{"originalTransactionId":"2000000123456789"}"#)

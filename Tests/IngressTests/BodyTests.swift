@@ -4,7 +4,7 @@ import TestSupport
 import Testing
 import Wire
 
-@Suite struct BodyTests {
+@Suite(.timeLimit(.minutes(3))) struct BodyTests {
     private static let cap = 65_536
 
     /// An identify body of exactly so many bytes, filled up with white space.

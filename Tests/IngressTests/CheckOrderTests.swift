@@ -4,7 +4,7 @@ import TestSupport
 import Testing
 
 /// Size → JSON → fields → Authorization → bundle → limit, each before all that follow.
-@Suite struct CheckOrderTests {
+@Suite(.timeLimit(.minutes(3))) struct CheckOrderTests {
     private static let anyToken = ("Authorization", "Bearer dt_" + String(repeating: "A", count: 43))
     private static let unknown = IngressRig.identifyBody("u", bundle: "com.nobody.app")
 
@@ -23,6 +23,16 @@ import Testing
     func aBodyIsJudgedBeforeWhoSentIt(body: String, code: String, field: String?) async throws {
         try await IngressRig.run { rig in
             try expectError(try await rig.identify(body, [Self.anyToken]), 400, code, field: field)
+        }
+    }
+
+    @Test(arguments: [
+        ("{", "malformed_json", nil), (IngressRig.identifyBody(), "missing_field", "originalTransactionId"),
+        (IngressRig.attributeBody(transaction: "a b"), "invalid_field", "originalTransactionId"),
+    ])
+    func aLinkIsJudgedBeforeWhoSentIt(body: String, code: String, field: String?) async throws {
+        try await IngressRig.run { rig in
+            try expectError(try await rig.attribute(body, [Self.anyToken]), 400, code, field: field)
         }
     }
 

@@ -1,10 +1,11 @@
+import EventLoop
 import HTTP
 import IngressCore
 import Service
 import TestSupport
 import Testing
 
-@Suite struct ClientAddressTests {
+@Suite(.timeLimit(.minutes(3))) struct ClientAddressTests {
     /// Whose request it is, as text.
     private func client(_ peer: String, _ forwarded: [String], trusting: String = "10.0.0.0/8,::1,fd00::/8") -> String {
         let clients = ClientAddress(trustedProxies: AddressRange.list(trusting) ?? [])
@@ -77,7 +78,10 @@ import Testing
 
     @Test func overHTTPAStrangerCantChooseItsAddress() async throws {
         // Without trusted proxies every call here comes from 127.0.0.1, whatever it says.
-        try await IngressRig.run({ $0.addressPerMinute = 5 }) { rig in
+        try await IngressRig.run({
+            $0.time = ManualTime()
+            $0.addressPerMinute = 5
+        }) { rig in
             var statuses: [Int] = []
             for number in 1...7 {
                 statuses.append(

@@ -3,7 +3,7 @@ import IngressCore
 import TestSupport
 import Testing
 
-@Suite struct ErrorAnswerTests {
+@Suite(.timeLimit(.minutes(3))) struct ErrorAnswerTests {
     @Test(arguments: [
         (#"{"bundleId":"com.example.app"}"#, "missing_field", "appUserId"),
         (#"{"appUserId":"u"}"#, "missing_field", "bundleId"),

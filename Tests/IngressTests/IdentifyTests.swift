@@ -8,7 +8,7 @@ import TestSupport
 import Testing
 import Wire
 
-@Suite struct IdentifyTests {
+@Suite(.timeLimit(.minutes(3))) struct IdentifyTests {
     /// The id as the documents derive it, written down once more: SHA-256 over three parts with a zero byte between
     /// each two, cut to 16 bytes, version 8 and variant set.
     private func derivedID(_ organization: String, _ user: String) -> String {

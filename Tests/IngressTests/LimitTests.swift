@@ -2,7 +2,7 @@ import IngressCore
 import TestSupport
 import Testing
 
-@Suite struct LimitTests {
+@Suite(.timeLimit(.minutes(3))) struct LimitTests {
     @Test func theThirtyFirstWriteAtOnceOfADeviceIsA429() async throws {
         try await IngressRig.run({ $0.unattestedPerMinute = 30 }) { rig in
             // The limit gives back one write in two seconds: a burst that took longer says nothing, so it is repeated.
@@ -16,7 +16,7 @@ import Testing
                 #expect(try await rig.jobCount() >= 30)
                 // Another user of the app is not concerned.
                 expectOK(try await rig.identify(IngressRig.identifyBody("another")))
-                #expect(try await rig.counters().limited == 1)
+                #expect(try await rig.counters().limited >= 1)
                 return
             }
         }

@@ -5,7 +5,7 @@ import TestSupport
 import Testing
 import Wire
 
-@Suite struct LoadTests {
+@Suite(.timeLimit(.minutes(3))) struct LoadTests {
     @Test func everyAnswerOfTwoThousandConcurrentWritesIsOneEntry() async throws {
         let (connections, total) = (64, 2000)
         try await IngressRig.run({

@@ -6,7 +6,7 @@ import Service
 import TestSupport
 import Testing
 
-@Suite struct ObservationTests {
+@Suite(.timeLimit(.minutes(3))) struct ObservationTests {
     @Test(arguments: ["7f3a-1", "550e8400-e29b-41d4-a716-446655440000", "Root=1-67891233-abcdef", "a;b,c\"d\\e{}"])
     func aPlainRequestIDIsTakenOver(id: String) async throws {
         try await IngressRig.run { rig in

@@ -6,7 +6,7 @@ import Synchronization
 import TestSupport
 import Testing
 
-@Suite struct StopTests {
+@Suite(.timeLimit(.minutes(3))) struct StopTests {
     /// Whether the kernel still takes connections on the loop's port.
     private func isListening(_ rig: IngressRig) async -> Bool {
         do {

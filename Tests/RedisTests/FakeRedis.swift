@@ -194,6 +194,39 @@ final class CuttingProxy: Sendable {
     }
 }
 
+/// Listens on TCP and accepts nobody; its queue is full, so that a further connection stays in the making.
+final class FullListener: Sendable {
+    let port: UInt16
+    private let sockets: [Int32]
+
+    init() throws {
+        var address = sockaddr_in()
+        address.sin_family = sa_family_t(AF_INET)
+        address.sin_addr.s_addr = UInt32(0x7f00_0001).bigEndian
+        var length = socklen_t(MemoryLayout<sockaddr_in>.size)
+        let kind = Int32(SOCK_STREAM.rawValue) | Int32(bitPattern: SOCK_CLOEXEC.rawValue)
+        let listener = socket(AF_INET, kind, 0)
+        var sockets = [listener]
+        let ready = withUnsafeMutablePointer(to: &address) { pointer in
+            pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) { raw in
+                guard bind(listener, raw, length) == 0, Foundation.listen(listener, 0) == 0 else { return false }
+                guard getsockname(listener, raw, &length) == 0 else { return false }
+                for _ in 0..<4 {
+                    let filler = socket(AF_INET, kind | Int32(bitPattern: SOCK_NONBLOCK.rawValue), 0)
+                    _ = Foundation.connect(filler, raw, length)
+                    sockets.append(filler)
+                }
+                return true
+            }
+        }
+        port = UInt16(bigEndian: address.sin_port)
+        self.sockets = sockets
+        guard ready else { throw TestRedis.Failure(description: "can't listen on 127.0.0.1") }
+    }
+
+    func stop() { for fd in sockets { close(fd) } }
+}
+
 enum UnixSocket {
     static func listen(_ path: String) throws -> Int32 {
         let fd = open()

@@ -5,7 +5,7 @@ import Synchronization
 import TestSupport
 import Testing
 
-@Suite struct RedisCommandTests {
+@Suite(.timeLimit(.minutes(1))) struct RedisCommandTests {
     @Test func repliesComeInTheOrderOfTheCommands() async throws {
         let server = try await TestRedis.shared()
         let key = server.keyPrefix() + "counter"

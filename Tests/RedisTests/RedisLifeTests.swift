@@ -4,7 +4,7 @@ import Redis
 import TestSupport
 import Testing
 
-@Suite struct RedisLifeTests {
+@Suite(.timeLimit(.minutes(1))) struct RedisLifeTests {
     @Test func closingFailsWhatIsPendingAndWhatComesLater() async throws {
         let server = try await TestRedis.shared()
         let key = server.keyPrefix() + "empty"
@@ -70,9 +70,8 @@ import Testing
                     #expect(try await client.command(["CLIENT", "GETNAME"]).text == "dropped")
                 }
             }
-            while true {
-                let list = try await server.command(["CLIENT", "LIST"]).text ?? ""
-                if !list.contains("name=dropped") { break }
+            try await eventually("the server sees the client go") {
+                try await server.command(["CLIENT", "LIST"]).text?.contains("name=dropped") == false
             }
         }
     }
@@ -118,6 +117,18 @@ import Testing
                 let reply = try await client.command(["PING"])
                 #expect(reply == .simple("PONG"))
             }
+        }
+    }
+
+    @Test func aPeerThatNeverTakesTheConnectionIsGivenUp() async throws {
+        let full = try FullListener()
+        defer { full.stop() }
+        let address = RedisAddress(endpoint: .tcp(host: "127.0.0.1", port: full.port))
+        try await withClient(address, RedisClientConfiguration(connectTimeoutMilliseconds: 50), waits: false) {
+            client in
+            let states = client.states()
+            #expect(await states.nextLoss()?.message.contains("connecting takes too long") == true)
+            #expect(await states.nextLoss()?.message.contains("connecting takes too long") == true)
         }
     }
 

@@ -5,7 +5,7 @@ import Synchronization
 import TestSupport
 import Testing
 
-@Suite struct RedisReconnectTests {
+@Suite(.timeLimit(.minutes(1))) struct RedisReconnectTests {
     @Test func aKilledConnectionIsReplaced() async throws {
         let server = try await TestRedis.shared()
         try await withClient(server.address) { client in
@@ -321,9 +321,8 @@ import Testing
 extension TestRedis {
     /// Waits until a connection blocks in a command.
     func untilBlocked(_ id: Int64) async throws {
-        while true {
-            let info = try await command(["CLIENT", "LIST", "ID", .integer(id)]).text ?? ""
-            if info.contains("flags=b") { return }
+        try await eventually("connection \(id) blocks") {
+            try await command(["CLIENT", "LIST", "ID", .integer(id)]).text?.contains("flags=b") == true
         }
     }
 }

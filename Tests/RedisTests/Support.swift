@@ -28,6 +28,14 @@ func withClient<Result: Sendable>(
     }
 }
 
+/// Asks again until the answer is yes: for what only another process knows and nobody is told of.
+func eventually(_ claim: String, _ condition: () async throws -> Bool) async throws {
+    let end = ContinuousClock.now + .milliseconds(patienceMilliseconds)
+    while try await !condition() {
+        guard ContinuousClock.now < end else { throw TestRedis.Failure(description: "never came true: \(claim)") }
+    }
+}
+
 /// A server of the test's own, removed afterwards.
 func withServer<Result: Sendable>(
     _ options: TestRedis.Options = TestRedis.Options(),

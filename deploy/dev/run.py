@@ -348,7 +348,7 @@ class Run:
         organization, bundle = DEMO["organization"], DEMO["bundle"]
         if not self.listed(organization, "orgs", "list"):
             self.admin("orgs", "create", organization, "--name", "Demo")
-        if not self.listed(bundle, "apps", "list"):
+        if not self.listed(bundle, "apps", "list", "--org", organization):
             self.admin("apps", "connect", bundle, "--org", organization, "--team", DEMO["team"])
 
     def listed(self, name, *command):
@@ -450,6 +450,9 @@ def remove_data(run):
                 remove(os.path.join(folder, name))
             if os.listdir(folder) in ([], ["lock"]):
                 shutil.rmtree(folder)
+    home = os.path.dirname(folders.elsewhere)
+    if os.path.isdir(home) and not os.listdir(home):
+        os.rmdir(home)
 
 
 def main():

@@ -8,7 +8,7 @@ internal import Service
 
 /// ratchet-ingress: one event loop per core, each with its own listening socket and Redis connection.
 @main
-struct IngressMain {
+struct IngressProcess {
     /// How long the process waits at its start for Redis.
     private static let connectMilliseconds: Int64 = 10_000
 

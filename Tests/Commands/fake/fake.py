@@ -24,7 +24,7 @@ def cli(arguments):
             state = json.load(file)
     if arguments == ["migrate"]:
         state["migrated"] = True
-    elif arguments[1:] == ["list", "--json"]:
+    elif arguments[1] == "list" and arguments[-1] == "--json":
         print(json.dumps(state[arguments[0]]))
     elif arguments[0] in ("orgs", "apps") and arguments[1] in ("create", "connect"):
         if not state["migrated"] or arguments[2] in [one["slug"] for one in state[arguments[0]]]:
