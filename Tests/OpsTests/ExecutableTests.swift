@@ -5,42 +5,11 @@ import Testing
 
 /// The built `ratchet` itself: exit codes, descriptors, pipes.
 @Suite struct ExecutableTests {
-    private struct Result: Sendable {
-        var code: Int32
-        var output: String
-        var errors: String
-    }
-
     private func ratchet(
         _ arguments: [String], _ environment: [String: String] = [:], input: String = ""
-    ) async throws -> Result {
-        let executable = try RatchetProcess.binaries().appendingPathComponent("ratchet")
-        return try await withCheckedThrowingContinuation { continuation in
-            Thread.detachNewThread {
-                continuation.resume(
-                    with: Swift.Result { try Self.run(executable, arguments, environment, input) })
-            }
-        }
-    }
-
-    private static func run(
-        _ executable: URL, _ arguments: [String], _ environment: [String: String], _ input: String
-    ) throws -> Result {
-        let files = (0..<3).map { _ in URL(fileURLWithPath: "/tmp/ratchet-ops-io-\(UUID().uuidString)") }
-        defer { for file in files { try? FileManager.default.removeItem(at: file) } }
-        for (file, text) in zip(files, [input, "", ""]) { try Data(text.utf8).write(to: file) }
-        let process = Process()
-        process.executableURL = executable
-        process.arguments = arguments
-        process.environment = environment
-        process.standardInput = try FileHandle(forReadingFrom: files[0])
-        process.standardOutput = try FileHandle(forWritingTo: files[1])
-        process.standardError = try FileHandle(forWritingTo: files[2])
-        try process.run()
-        process.waitUntilExit()
-        return Result(
-            code: process.terminationStatus, output: try String(contentsOf: files[1], encoding: .utf8),
-            errors: try String(contentsOf: files[2], encoding: .utf8))
+    ) async throws -> CommandRun {
+        let executable = try RatchetProcess.binaries().appendingPathComponent("ratchet").path
+        return try await CommandRun.of(executable, arguments, environment, input: input)
     }
 
     @Test func eachExitCodeIsWhatHelpSays() async throws {
@@ -72,16 +41,9 @@ import Testing
     }
 
     @Test func aReaderThatGoesAwayEndsItQuietly() async throws {
-        let executable = try RatchetProcess.binaries().appendingPathComponent("ratchet")
-        let shell = "exec 3>&1; { '\(executable.path)' config; echo $? >&3; } | exec true"
-        let result = try await withCheckedThrowingContinuation { continuation in
-            Thread.detachNewThread {
-                continuation.resume(
-                    with: Swift.Result {
-                        try Self.run(URL(fileURLWithPath: "/bin/sh"), ["-c", shell], [:], "")
-                    })
-            }
-        }
+        let executable = try RatchetProcess.binaries().appendingPathComponent("ratchet").path
+        let shell = "exec 3>&1; { '\(executable)' config; echo $? >&3; } | exec true"
+        let result = try await CommandRun.of("/bin/sh", ["-c", shell], [:])
         #expect(result.output == "0\n" && result.errors.isEmpty, "\(result)")
     }
 

@@ -1,3 +1,4 @@
+internal import EventLoop
 internal import OpsCore
 internal import Service
 
@@ -14,7 +15,7 @@ struct CommandLineTool: Sendable {
     }
 
     /// After so long without an answer an operator is told that the command still runs.
-    private static let patienceSeconds = 2
+    private static let patienceSeconds: Int64 = 2
 
     func run(_ arguments: [String]) async -> Output {
         let json = arguments.prefix { $0 != "--" }.contains("--json")
@@ -32,12 +33,15 @@ struct CommandLineTool: Sendable {
     }
 
     private func run(_ command: Command, _ invocation: Invocation) async -> Output {
-        let patience = Task { [session] in
+        // On a thread of its own: it speaks also when everything else is busy.
+        let loop = EventLoop(name: "patience")
+        let patience = loop.spawn { [session] in
             var seconds = Self.patienceSeconds
-            while true {
-                do { try await Task.sleep(for: .seconds(Self.patienceSeconds)) } catch { return }
+            await loop.sleep(milliseconds: Self.patienceSeconds * 1_000)
+            while !Task.isCancelled {
                 session.progress("\(command.name): still at work after \(seconds) s")
                 seconds += Self.patienceSeconds
+                await loop.sleep(milliseconds: Self.patienceSeconds * 1_000)
             }
         }
         let output: Output
@@ -47,6 +51,8 @@ struct CommandLineTool: Sendable {
             output = Self.output(OpsError(error), json: invocation.json)
         }
         patience.cancel()
+        await patience.value
+        loop.stop()
         await session.close()
         return output
     }
