@@ -1,4 +1,5 @@
 import Foundation
+import TestSupport
 
 /// What SwiftPM itself understands of Package.swift, reduced to what the rules ask for.
 struct PackageDescription: Sendable {
@@ -62,20 +63,12 @@ struct PackageDescription: Sendable {
         // `swift test` holds the lock of .build: this call gets a folder of its own.
         let scratch = FileManager.default.temporaryDirectory.appending(path: "ratchet-package-\(UUID().uuidString)")
         defer { try? FileManager.default.removeItem(at: scratch) }
-        let process = Process()
-        process.executableURL = URL(filePath: "/usr/bin/env")
-        process.arguments = [
-            "swift", "package", "--package-path", Self.root.path, "--scratch-path", scratch.path, "dump-package",
-        ]
-        let output = Pipe()
-        process.standardOutput = output
-        process.standardInput = FileHandle.nullDevice
-        try process.run()
-        let bytes = output.fileHandleForReading.readDataToEndOfFile()
-        process.waitUntilExit()
-        guard process.terminationStatus == 0 else {
-            throw Failure(description: "swift package dump-package: exit code \(process.terminationStatus)")
-        }
+        let dump = try CommandRun.run(
+            "/usr/bin/env",
+            ["swift", "package", "--package-path", Self.root.path, "--scratch-path", scratch.path, "dump-package"],
+            ProcessInfo.processInfo.environment)
+        guard dump.code == 0 else { throw Failure(description: "swift package dump-package: \(dump.errors)") }
+        let bytes = Data(dump.output.utf8)
         guard let top = try JSONSerialization.jsonObject(with: bytes) as? [String: Any],
             let targets = top["targets"] as? [[String: Any]], let dependencies = top["dependencies"] as? [Any]
         else { throw Failure(description: "dump-package answered another shape than expected") }

@@ -1,10 +1,9 @@
 package import Foundation
+internal import Glibc
 internal import Synchronization
 
 /// One of the product's executables under test, found beside the test bundle. Its standard error is kept.
-///
-/// `@unchecked Sendable`: `process` is replaced under `state`'s lock alone and otherwise only read.
-package final class RatchetProcess: @unchecked Sendable {
+package final class RatchetProcess: Sendable {
     package struct Failure: Error, CustomStringConvertible {
         package let description: String
         package init(description: String) { self.description = description }
@@ -13,7 +12,9 @@ package final class RatchetProcess: @unchecked Sendable {
     package let name: String
     private let environment: [String: String]
     private struct State {
-        var process: Process?
+        /// The process, until its end was waited for.
+        var child: pid_t?
+        var exitCode: Int32 = 0
         var life = 0
         var lines: [String] = []
         var waiters: [(text: String, end: String, continuation: CheckedContinuation<Void, Never>)] = []
@@ -43,33 +44,60 @@ package final class RatchetProcess: @unchecked Sendable {
 
     /// Starts the executable and returns once it has said a line with this text.
     package func start(untilItSays text: String = "\"started\"") async throws {
-        let process = Process()
-        process.executableURL = try Self.binaries().appendingPathComponent(name)
-        process.environment = environment.merging(["PATH": "/usr/bin:/bin"]) { own, _ in own }
-        process.standardInput = FileHandle.nullDevice
-        process.standardOutput = FileHandle.nullDevice
-        let pipe = Pipe()
-        process.standardError = pipe
+        let program = try Self.binaries().appendingPathComponent(name).path
+        let variables = environment.merging(["PATH": "/usr/bin:/bin"]) { own, _ in own }
         let (from, end) = state.withLock { state in
             state.life += 1
             return (state.lines.count, "(end of life \(state.life))")
         }
-        let reader = pipe.fileHandleForReading
+        var ends: [Int32] = [0, 0]
+        guard pipe(&ends) == 0 else { throw Failure(description: "no descriptors left for a pipe") }
+        for descriptor in ends { _ = fcntl(descriptor, F_SETFD, FD_CLOEXEC) }
+        let (reading, writing) = (ends[0], ends[1])
+        let child = try ChildProcess.spawn(program, [], variables) { actions in
+            posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDWR, 0)
+            posix_spawn_file_actions_adddup2(&actions, 0, 1)
+            posix_spawn_file_actions_adddup2(&actions, writing, 2)
+        }
+        close(writing)
+        state.withLock { $0.child = child }
         Thread.detachNewThread { [weak self] in
-            var rest: [UInt8] = []
-            while true {
-                let data = reader.availableData
-                if data.isEmpty { break }
-                rest.append(contentsOf: data)
-                while let end = rest.firstIndex(of: 0x0a) {
-                    self?.heard(String(decoding: rest[..<end], as: UTF8.self))
-                    rest.removeSubrange(...end)
-                }
+            Self.lines(of: reading) { self?.heard($0) }
+        }
+        // Its end is waited for, not read from the pipe: a program started at the same moment may hold that open.
+        Thread.detachNewThread { [weak self] in
+            let code = ChildProcess.wait(child)
+            self?.state.withLock { state in
+                state.child = nil
+                state.exitCode = code
             }
             self?.heard(end)
         }
-        try process.run()
-        state.withLock { $0.process = process }
+        await heard(text, or: end, from: from)
+        let said = state.withLock { $0.lines[from...].contains { $0.contains(text) } }
+        guard said else {
+            throw Failure(description: "\(name) did not start: \(lines.suffix(5).joined(separator: "\n"))")
+        }
+    }
+
+    private static func lines(of descriptor: Int32, _ heard: (String) -> Void) {
+        var rest: [UInt8] = []
+        var buffer = [UInt8](repeating: 0, count: 65_536)
+        while true {
+            let count = read(descriptor, &buffer, buffer.count)
+            if count < 0 && errno == EINTR { continue }
+            if count <= 0 { break }
+            rest.append(contentsOf: buffer[0..<count])
+            while let end = rest.firstIndex(of: 0x0a) {
+                heard(String(decoding: rest[..<end], as: UTF8.self))
+                rest.removeSubrange(...end)
+            }
+        }
+        close(descriptor)
+    }
+
+    /// Returns once a line with a text, or the end of this life, is among the lines.
+    private func heard(_ text: String, or end: String, from: Int) async {
         await withCheckedContinuation { continuation in
             let now = state.withLock { state -> Bool in
                 if state.lines[from...].contains(where: { $0.contains(text) || $0 == end }) { return true }
@@ -77,10 +105,6 @@ package final class RatchetProcess: @unchecked Sendable {
                 return false
             }
             if now { continuation.resume() }
-        }
-        let said = state.withLock { $0.lines[from...].contains { $0.contains(text) } }
-        guard said else {
-            throw Failure(description: "\(name) did not start: \(lines.suffix(5).joined(separator: "\n"))")
         }
     }
 
@@ -96,7 +120,7 @@ package final class RatchetProcess: @unchecked Sendable {
 
     /// Everything the process has said, over all its lives.
     package var lines: [String] { state.withLock { $0.lines } }
-    package var processID: Int32? { state.withLock { $0.process?.processIdentifier } }
+    package var processID: Int32? { state.withLock { $0.child } }
 
     /// Ends the process at once, as a crash or the kernel would, and starts it anew.
     package func crashAndRestart() async throws {
@@ -106,26 +130,21 @@ package final class RatchetProcess: @unchecked Sendable {
     }
 
     package func kill(_ signal: Int32) {
-        if let id = processID { _ = Foundation.kill(id, signal) }
+        if let child = processID { _ = Glibc.kill(child, signal) }
     }
 
     /// Stops it the way an operator does.
-    /// - Returns: its exit status.
+    /// - Returns: its exit status, or 128 and the number of the signal that ended it.
     @discardableResult
     package func stop() async -> Int32 {
         kill(SIGTERM)
-        return await ended()
+        await ended()
+        return state.withLock { $0.exitCode }
     }
 
-    @discardableResult
-    private func ended() async -> Int32 {
-        guard let process = state.withLock({ $0.process }) else { return 0 }
-        return await withCheckedContinuation { continuation in
-            Thread.detachNewThread {
-                process.waitUntilExit()
-                continuation.resume(returning: process.terminationStatus)
-            }
-        }
+    private func ended() async {
+        let life = state.withLock { $0.life }
+        if life > 0 { await heard("(end of life \(life))", or: "(end of life \(life))", from: 0) }
     }
 
     deinit { kill(SIGKILL) }
