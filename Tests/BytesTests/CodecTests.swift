@@ -54,7 +54,8 @@ import Testing
     }
 
     @Test(arguments: [
-        "A", "AA", "AAA", "AAAAA", "AA=", "A===", "AAA=AAAA", "====", "AB==", "AAB=", "AA==\n", " AA==", "AA-_", "A\u{0}==",
+        "A", "AA", "AAA", "AAAAA", "AA=", "A===", "AAA=AAAA", "====", "AB==", "AAB=", "AA==\n", " AA==", "AA-_",
+        "A\u{0}==",
         "AA==AA==",
     ])
     func standardBase64RefusesWhatNoEncoderWrites(_ text: String) {

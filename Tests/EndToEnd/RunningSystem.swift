@@ -142,7 +142,8 @@ final class RunningSystem: Sendable {
                 try await QueueStatistics(client: client, keys: keys).lanes()
             }
             let counts = try await counts()
-            if lanes.allSatisfy({ $0.waiting == 0 && $0.pending == 0 && $0.due == 0 }) && counts.unresolvedInRedis == 0 {
+            if lanes.allSatisfy({ $0.waiting == 0 && $0.pending == 0 && $0.due == 0 }) && counts.unresolvedInRedis == 0
+            {
                 return
             }
             await loop.sleep(milliseconds: 50)
@@ -214,14 +215,16 @@ final class RunningSystem: Sendable {
             let descriptors = try? FileManager.default.contentsOfDirectory(atPath: "/proc/\(id)/fd")
         else { return [] }
         let inodes = descriptors.compactMap { descriptor -> Substring? in
-            guard let target = try? FileManager.default.destinationOfSymbolicLink(atPath: "/proc/\(id)/fd/\(descriptor)"),
+            guard
+                let target = try? FileManager.default.destinationOfSymbolicLink(atPath: "/proc/\(id)/fd/\(descriptor)"),
                 target.hasPrefix("socket:[")
             else { return nil }
             return target.dropFirst(8).dropLast()
         }
         let unix = Set(Self.table("unix", id).compactMap { $0.count > 6 ? $0[6] : nil })
         let listening = Set(
-            Self.table("tcp", id).filter { $0.count > 9 && $0[3] == "0A" && $0[1].hasPrefix("0100007F:") }.map { $0[9] })
+            Self.table("tcp", id).filter { $0.count > 9 && $0[3] == "0A" && $0[1].hasPrefix("0100007F:") }.map { $0[9] }
+        )
         return Set(
             inodes.map { inode in
                 unix.contains(inode)

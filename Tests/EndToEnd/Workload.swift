@@ -104,7 +104,8 @@ struct Workload {
     private func identify(_ user: String, _ attributes: String) -> Call {
         Call(
             path: "identify",
-            body: #"{"appUserId":"\#(user)","bundleId":"\#(Self.bundle)","platform":"ios","attributes":\#(attributes)}"#)
+            body: #"{"appUserId":"\#(user)","bundleId":"\#(Self.bundle)","platform":"ios","attributes":\#(attributes)}"#
+        )
     }
 
     private func attribute(_ user: String, _ id: String, product: String? = nil, jws: String? = nil) -> Call {

@@ -1,9 +1,10 @@
 import EventLoop
 import Jobs
 import Redis
-@testable import RedisQueue
 import TestSupport
 import Testing
+
+@testable import RedisQueue
 
 @Suite struct WorkerSideTests {
     @Test func aDoneJobLeavesNothingBehind() async throws {

@@ -46,7 +46,8 @@ private func job(
         let forged = TestPKI().sign(TestPKITransaction())
         let jobs = [
             job(write(genuine).encodePayload()), job(write(forged).encodePayload()),
-            job(write(genuine, bundle: "com.example.other").encodePayload()), job(write("e30.e30.AAAA").encodePayload()),
+            job(write(genuine, bundle: "com.example.other").encodePayload()),
+            job(write("e30.e30.AAAA").encodePayload()),
         ]
         let outcomes = try await handler().handle(jobs)
         #expect(outcomes.count == 4)

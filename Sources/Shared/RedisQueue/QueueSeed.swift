@@ -37,7 +37,8 @@ package struct QueueSeed: Sendable {
             let stands = answer.elements?.map { $0.text ?? "?" } ?? []
             if stands != [String(QueueKeys.layoutVersion), String(keys.partitions)] {
                 throw Mismatch(
-                    message: "the queue in Redis has layout \(stands.first ?? "?") and \(stands.last ?? "?") partitions,"
+                    message:
+                        "the queue in Redis has layout \(stands.first ?? "?") and \(stands.last ?? "?") partitions,"
                         + " this program wants layout \(QueueKeys.layoutVersion) and \(keys.partitions)"
                         + " (RATCHET_PARTITIONS)")
             }

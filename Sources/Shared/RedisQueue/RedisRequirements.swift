@@ -54,7 +54,8 @@ package enum RedisRequirements {
         if durability == .fsync && syncs != "always" {
             problems.append(
                 Problem(
-                    message: "RATCHET_DURABILITY=fsync promises a sync to disk before each answer, redis syncs \(syncs)",
+                    message:
+                        "RATCHET_DURABILITY=fsync promises a sync to disk before each answer, redis syncs \(syncs)",
                     remedy: "redis-cli CONFIG SET appendfsync always"))
         } else if syncs == "no" {
             problems.append(

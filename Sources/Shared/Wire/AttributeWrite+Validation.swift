@@ -21,7 +21,8 @@ extension Validated where Write == AttributeWrite {
         write.productID = fields.optional(.productId, "productId", TextRules.isProductID)
         let jws = fields.optional(.jws, "jws", TextRules.isJWS)
         if let jws { write.evidence = .unverified(jws: jws) }
-        write.store = PurchaseStore(            platform: platform, hasJWS: jws != nil, originalTransactionID: write.originalTransactionID)
+        write.store = PurchaseStore(
+            platform: platform, hasJWS: jws != nil, originalTransactionID: write.originalTransactionID)
         // Not used by this call; a bad one is counted all the same, since other calls will refuse it.
         _ = fields.optional(.installId, "installId", TextRules.isUserID)
         self.init(write: write, ignoredFields: fields.ignored)

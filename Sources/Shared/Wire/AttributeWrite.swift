@@ -23,7 +23,8 @@ package struct AttributeWrite: Equatable, Sendable {
     }
 
     package init(
-        appUserID: String, bundleID: String, store: PurchaseStore, originalTransactionID: String, productID: String? = nil,
+        appUserID: String, bundleID: String, store: PurchaseStore, originalTransactionID: String,
+        productID: String? = nil,
         evidence: Evidence = .none, proof: WriteProof = .init()
     ) {
         self.appUserID = appUserID

@@ -36,7 +36,8 @@ struct VerifierMain {
             for root in verifier.roots {
                 let left = root.millisecondsLeft(at: context.time.wallMilliseconds)
                 if left < rootWarningMilliseconds {
-                    context.log.warn("a root certificate expires soon", ["subject": root.subject, "milliseconds": left])
+                    context.log.warn(
+                        "a root certificate expires soon", ["subject": root.subject, "milliseconds": left])
                 }
             }
             return verifier

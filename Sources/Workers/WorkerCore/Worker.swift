@@ -170,7 +170,8 @@ package final class Worker: @unchecked Sendable {
         if !breakerOpen { metrics.breakerOpened.add() }
         breakerOpen = true
         metrics.breakerOpen.set(1)
-        log.limited(.warn, "a dependency is away; fetching stopped", ["dependency": down.dependency, "text": down.text])
+        log.limited(
+            .warn, "a dependency is away; fetching stopped", ["dependency": down.dependency, "text": down.text])
     }
 
     private func closeBreaker() {

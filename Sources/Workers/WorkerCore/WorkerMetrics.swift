@@ -34,7 +34,8 @@ package final class WorkerMetrics: Sendable {
         reclaimed = CopiedCounter(
             metrics.counter("ratchet_jobs_reclaimed_total", "Jobs taken over from dead or stuck workers."))
         lost = CopiedCounter(
-            metrics.counter("ratchet_entries_lost_pending_total", "Entries that vanished while pending: data was lost."))
+            metrics.counter("ratchet_entries_lost_pending_total", "Entries that vanished while pending: data was lost.")
+        )
         promoted = CopiedCounter(
             metrics.counter("ratchet_jobs_promoted_total", "Delayed jobs moved back into their lane."))
         settleRetries = CopiedCounter(

@@ -21,7 +21,8 @@ package struct WorkerProcess: Sendable {
 
     /// Connects. Call it from any task; everything else of the worker runs on `loop`.
     /// - Throws: `ServiceError` for a Redis that is away (a retry helps) or must not be used (none does).
-    package static func start(_ context: ServiceContext, _ stage: Stage, _ loop: EventLoop) async throws -> WorkerProcess
+    package static func start(_ context: ServiceContext, _ stage: Stage, _ loop: EventLoop) async throws
+        -> WorkerProcess
     {
         let keys = QueueKeys(prefix: context.settings.keyPrefix, partitions: context.settings.partitions)
         let client = try await QueueConnection.open(context, on: loop, connectMilliseconds: connectMilliseconds)

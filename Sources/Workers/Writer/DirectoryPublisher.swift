@@ -58,7 +58,8 @@ struct DirectoryPublisher: Sendable {
         let snapshot = try await postgres.withConnection { connection throws(PostgresError) in
             try await DirectorySnapshot.load(connection)
         }
-        _ = try await published.publish(version: snapshot.version, body: AppDirectory.encode(snapshot.apps.map(Self.published)))
+        _ = try await published.publish(
+            version: snapshot.version, body: AppDirectory.encode(snapshot.apps.map(Self.published)))
         log.info("app directory published", ["version": snapshot.version, "apps": snapshot.apps.count])
     }
 
