@@ -130,11 +130,11 @@ import Testing
         }
     }
 
-    @Test func aBodyThatNeverComesIsA408() async throws {
+    @Test func aBodyThatNeverComesIsRetryable() async throws {
         try await IngressRig.run({ $0.http.bodyTimeoutMilliseconds = 50 }) { rig in
             let client = try await rig.connect()
             try await client.send("POST /api/sdk/v1/identify HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n{")
-            try expectError(try await client.readResponse(), 408, "malformed_request")
+            try expectError(try await client.readResponse(), 503, "server_error")
         }
     }
 

@@ -133,6 +133,7 @@ struct IngressRig: Sendable {
                 loop: loop, sink: sink, directory: directory, drops: drops, addresses: addresses,
                 clients: ClientAddress(trustedProxies: options.trustedProxies),
                 addressHash: AddressHash(secret: Array(secret.utf8)),
+                log: Log(process: "test", level: .error, time: SystemTime(), sink: MemoryLogSink()),
                 unattestedPerMinute: options.unattestedPerMinute))
         var http = options.http
         http.failure = SDKHandler.failure

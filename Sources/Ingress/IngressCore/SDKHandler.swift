@@ -3,6 +3,7 @@ package import EventLoop
 package import HTTP
 internal import JSON
 package import Jobs
+package import Service
 internal import Wire
 
 /// The SDK API on one event loop: routes, checks in the documented order, and the way into the queue.
@@ -22,12 +23,14 @@ package final class SDKHandler: @unchecked Sendable {
         package var addresses: AddressGuard
         package var clients: ClientAddress
         package var addressHash: AddressHash
+        package var log: Log
         /// Unattested writes a minute and device; 0 for no limit.
         package var unattestedPerMinute: Int
 
         package init(
             loop: EventLoop, sink: any JobSink, directory: DirectoryWatcher, drops: DropCounter,
-            addresses: AddressGuard, clients: ClientAddress, addressHash: AddressHash, unattestedPerMinute: Int
+            addresses: AddressGuard, clients: ClientAddress, addressHash: AddressHash, log: Log,
+            unattestedPerMinute: Int
         ) {
             self.loop = loop
             self.sink = sink
@@ -36,6 +39,7 @@ package final class SDKHandler: @unchecked Sendable {
             self.addresses = addresses
             self.clients = clients
             self.addressHash = addressHash
+            self.log = log
             self.unattestedPerMinute = unattestedPerMinute
         }
     }
@@ -58,8 +62,14 @@ package final class SDKHandler: @unchecked Sendable {
     package func handle(_ request: HTTPRequest) async -> HTTPResponse {
         dependencies.loop.preconditionInLoop()
         let started = dependencies.loop.time.monotonicNanoseconds
+        let requestID = requestIDs.id(for: request)
         var response = await route(request)
-        response.headers.append(("X-Request-Id", requestIDs.id(for: request)))
+        response.headers.append(("X-Request-Id", requestID))
+        if response.status >= 500 {
+            dependencies.log.limited(
+                .warn, "a call could not be served",
+                ["status": response.status, "requestId": requestID, "reason": counters.lastUnavailable ?? ""])
+        }
         counters.count(
             path: request.path, status: response.status,
             nanoseconds: dependencies.loop.time.monotonicNanoseconds - started)
@@ -68,14 +78,17 @@ package final class SDKHandler: @unchecked Sendable {
 
     /// The answer to a request that never became one, in the API's own form.
     package static func failure(_ failure: HTTPFailure, _ head: HTTPRequestHead?) -> HTTPResponse {
-        // The only one that a retry mends, so it says when.
-        if failure.code == .tooManyConnections { return SDKAnswer.unavailable(failure.message) }
+        // What a retry mends says so: to an SDK a 408 is as final as a 400, and the write of a phone on a bad line would
+        // be gone for good.
+        if failure.code == .tooManyConnections || failure.code == .requestTimeout {
+            return SDKAnswer.unavailable(failure.message)
+        }
         let code: WireError.Code =
             switch failure.code {
             case .bodyTooLarge: .bodyTooLarge
             case .methodNotImplemented: .methodNotAllowed
             case .invalidResponse, .tooManyConnections: .serverError
-            case .malformedRequest, .requestTimeout, .targetTooLong, .expectationFailed, .headerTooLarge,
+            case .requestTimeout, .malformedRequest, .targetTooLong, .expectationFailed, .headerTooLarge,
                 .versionNotSupported:
                 .malformedRequest
             }
@@ -171,6 +184,7 @@ package final class SDKHandler: @unchecked Sendable {
     private func resolve(_ bundleID: String) throws(WireError) -> Target {
         guard let directory = dependencies.directory.current else {
             counters.noDirectory += 1
+            counters.lastUnavailable = "no app directory"
             return .unavailable(SDKAnswer.unavailable("the app directory is not known yet"))
         }
         switch directory.resolve(bundleID) {
@@ -178,6 +192,7 @@ package final class SDKHandler: @unchecked Sendable {
         case .none, .several:
             guard dependencies.directory.isFresh else {
                 counters.noDirectory += 1
+                counters.lastUnavailable = "no app directory"
                 return .unavailable(SDKAnswer.unavailable("the app directory is out of date"))
             }
             dependencies.drops.count(bundleID: bundleID)

@@ -78,7 +78,7 @@ struct IngressProcess {
             SDKHandler.Dependencies(
                 loop: loop, sink: sink, directory: directory, drops: drops, addresses: addresses,
                 clients: ClientAddress(trustedProxies: settings.trustedProxies),
-                addressHash: AddressHash(secret: settings.secret ?? []),
+                addressHash: AddressHash(secret: settings.secret ?? []), log: context.log,
                 unattestedPerMinute: settings.unattestedPerMinute))
         var http = settings.httpServerConfiguration
         http.failure = SDKHandler.failure
