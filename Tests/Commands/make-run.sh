@@ -165,6 +165,8 @@ check 'identify is answered again' within 10 answers_identify "$port"
 if [[ $mode == real ]]; then
     shows() { "$data/ratchet" customers show user_42 --org demo --json | grep -q '"plan"'; }
     check 'the CLI shows the customer' within 20 shows
+    healthy() { "$data/ratchet" doctor --json | grep -q '"status": "ok"' && ! "$data/ratchet" doctor | grep -vq '^ok'; }
+    check 'doctor finds nothing to say' within 20 healthy
     lacks() { ! ldd "$1" | grep -q "$2"; }
     binaries=${RATCHET_BIN_DIR:-.build/release}
     check 'ratchet-ingress links no Postgres' lacks "$binaries/ratchet-ingress" libpq

@@ -217,12 +217,12 @@ import Wire
             server.addReadiness("postgres") { health }
             return try server.start(at: ListenAddress(host: "127.0.0.1", port: 0), runFolder: folder)
         }
-        let good = try server("ratchet-ingress", .good, in: folder)
-        let bad = try server("ratchet-writer", .bad("postgres is away"), in: folder)
+        let good = try server("ingress", .good, in: folder)
+        let bad = try server("writer", .bad("postgres is away"), in: folder)
         // A second writer with a folder of its own, beside.
-        let beside = try server("ratchet-writer", .good, in: RunFolder(path: path + "/../ratchet-writer-2"))
+        let beside = try server("writer", .good, in: RunFolder(path: path + "/../ratchet-writer-2"))
         // A process that died: no process has this number.
-        try folder.write("ratchet-verifier.pid", "2147483646\n")
+        try folder.write("verifier.pid", "2147483646\n")
         let found = try await examine(installation)
         #expect(statuses(found.checks, "ratchet-ingress") == ["ok"])
         #expect(statuses(found.checks, "ratchet-writer") == ["fail", "ok"])

@@ -9,26 +9,27 @@ extension Doctor {
         var checks: [Check] = []
         for process in [ServiceProcess.ingress, .verifier, .writer] {
             let name = process.rawValue
-            let folders = Self.runFolders(of: name, settings.runFolder)
+            let folders = Self.runFolders(of: process, settings.runFolder)
             if folders.isEmpty {
                 checks.append(
                     Check(
                         name, .warn, "does not run here, as far as \(settings.runFolder) tells",
                         remedy: "start it, unless it runs on another machine; RATCHET_RUN_DIR must be the one it has"))
             }
-            for folder in folders { checks.append(await check(name, folder, loop)) }
+            for folder in folders { checks.append(await check(process, folder, loop)) }
         }
         return checks
     }
 
     /// The folders that hold the process's pid file: the one of the settings, and those beside it that bear the
     /// process's name (`ratchet-writer-1`), since several of a kind need one each.
-    private static func runFolders(of name: String, _ path: String) -> [RunFolder] {
+    private static func runFolders(of process: ServiceProcess, _ path: String) -> [RunFolder] {
+        let name = process.rawValue
         let parent = path.split(separator: "/").dropLast().map { "/" + $0 }.joined()
         let beside = entries(of: parent.isEmpty ? "/" : parent)
             .filter { $0 == name || $0.hasPrefix(name + "-") }.sorted().map { "\(parent)/\($0)" }
         return ([path] + beside.filter { $0 != path }).map { RunFolder(path: $0) }
-            .filter { $0.read("\(name).pid") != nil }
+            .filter { $0.read("\(process.fileName).pid") != nil }
     }
 
     /// The names in a folder; none when it can't be read.
@@ -45,20 +46,21 @@ extension Doctor {
         return names
     }
 
-    private func check(_ name: String, _ folder: RunFolder, _ loop: EventLoop) async -> Check {
-        guard let text = folder.read("\(name).pid") else {
+    private func check(_ process: ServiceProcess, _ folder: RunFolder, _ loop: EventLoop) async -> Check {
+        let (name, file) = (process.rawValue, process.fileName)
+        guard let text = folder.read("\(file).pid") else {
             return Check(name, .warn, "has stopped just now", remedy: "start it")
         }
         guard let pid = pid_t(Self.firstLine(text)), pid > 0 else {
-            return Check(name, .fail, "\(folder.path)/\(name).pid holds no number", remedy: "restart \(name)")
+            return Check(name, .fail, "\(folder.path)/\(file).pid holds no number", remedy: "restart \(name)")
         }
         // EPERM says that it lives and belongs to somebody else.
         guard kill(pid, 0) == 0 || errno == EPERM else {
             return Check(name, .fail, "process \(pid) has died", remedy: "start it; its last log lines say why it died")
         }
-        guard let operations = folder.read("\(name).ops").flatMap({ ListenAddress(Self.firstLine($0)) }) else {
+        guard let operations = folder.read("\(file).ops").flatMap({ ListenAddress(Self.firstLine($0)) }) else {
             return Check(
-                name, .fail, "process \(pid) runs, but \(folder.path)/\(name).ops names no address",
+                name, .fail, "process \(pid) runs, but \(folder.path)/\(file).ops names no address",
                 remedy: "restart \(name), unless it starts just now")
         }
         let answer = try? await loop.run { await OperationsProbe(loop: loop).get("/readyz", at: operations) }
