@@ -6,33 +6,10 @@ import Testing
 @testable import CLI
 
 @Suite struct TokenTests {
-    private struct Vector: Decodable {
-        var name: String
-        var jws: String
-        var root: String
-        var bundleId: String
-        var environment: String
-        var now: String?
-        var checkAt: String?
-        var want: String?
-        var expected: String
-    }
-
-    private static func shared(_ path: String) throws -> URL {
-        let package = URL(fileURLWithPath: #filePath).appending(path: "../../..").standardized
-        let folder =
-            ProcessInfo.processInfo.environment["RATCHET_SHARED"].map { URL(fileURLWithPath: $0) }
-            ?? package.appending(path: "../shared").standardized
-        let file = folder.appending(path: path)
-        guard FileManager.default.fileExists(atPath: file.path) else {
-            Issue.record("the vectors are not at \(file.path): set RATCHET_SHARED")
-            throw CocoaError(.fileNoSuchFile)
-        }
-        return file
-    }
+    private typealias Vector = SharedVectors.SignedTransaction
 
     private func vectors() throws -> [Vector] {
-        try JSONDecoder().decode([Vector].self, from: Data(contentsOf: Self.shared("vectors/storekit_jws.json")))
+        try SharedVectors.cases("vectors/storekit_jws.json")
     }
 
     /// Runs `verify jws` on a token, kept in a file of its own.
@@ -54,7 +31,7 @@ import Testing
         var seen = (good: 0, bad: 0)
         // Those of another rule than the verifier's own (dates at now, part of the claims) are the verifier's tests.
         for vector in try vectors() where vector.checkAt != "now" && vector.want != "minimal" {
-            let root = try Self.shared(try #require(roots[vector.root])).path
+            let root = try SharedVectors.path(try #require(roots[vector.root]))
             let flags = [
                 "--bundle", vector.bundleId, "--environment", vector.environment, "--root", root, "--at",
                 vector.now ?? "2026-11-30T00:00:00Z", "--json",

@@ -1,44 +1,14 @@
 import Bytes
 import Foundation
 import JSON
+import TestSupport
 import Testing
 import Wire
 
 @testable import Trust
 
-/// The public vectors, read in place: the folder of the environment variable RATCHET_SHARED, else `shared` beside the
-/// package.
-private enum Shared {
-    static func bytes(_ path: String) throws -> [UInt8] {
-        let package = URL(fileURLWithPath: #filePath).appending(path: "../../..").standardized
-        let folder =
-            ProcessInfo.processInfo.environment["RATCHET_SHARED"].map { URL(fileURLWithPath: $0) }
-            ?? package.appending(path: "../shared").standardized
-        let file = folder.appending(path: path)
-        do {
-            return [UInt8](try Data(contentsOf: file))
-        } catch {
-            Issue.record("the vectors are not at \(file.path): set RATCHET_SHARED")
-            throw error
-        }
-    }
-
-    static func cases<Case: Decodable>(_ path: String) throws -> [Case] {
-        try JSONDecoder().decode([Case].self, from: Data(bytes(path)))
-    }
-}
-
-private struct JWSCase: Decodable {
-    var name: String
-    var jws: String
-    var root: String
-    var bundleId: String
-    var environment: String
-    var now: String?
-    var checkAt: String?
-    var want: String?
-    var expected: String
-}
+private typealias Shared = SharedVectors
+private typealias JWSCase = SharedVectors.SignedTransaction
 
 private struct ChainCase: Decodable {
     var name: String

@@ -128,19 +128,8 @@ package final class SDKHandler: @unchecked Sendable {
         counters.note(ignored: validated.ignoredFields, oddities: validated.oddities)
         validated.write.proof = try proof(request, client)
         let write = validated.write
-        switch try resolve(write.bundleID) {
-        case .unavailable(let response): return response
-        case .dropped: return SDKAnswer.success(SuccessBody.dropped)
-        case .organization(let organization):
-            let result = await dependencies.sink.accept(
-                NewJob(
-                    kind: .identify, lane: .write, organization: organization, subject: write.appUserID,
-                    payload: write.encodePayload(), limit: limit(write.bundleID, write.appUserID),
-                    traceparent: RequestIDs.traceparent(of: request)))
-            return answer(result) {
-                SuccessBody.identify(
-                    id: UUIDv8.customer(organization: organization, appUserID: write.appUserID).description)
-            }
+        return try await submit(.identify, .write, write.bundleID, write.appUserID, request, write.encodePayload) {
+            SuccessBody.identify(id: UUIDv8.customer(organization: $0, appUserID: write.appUserID).description)
         }
     }
 
@@ -149,19 +138,28 @@ package final class SDKHandler: @unchecked Sendable {
         counters.note(ignored: validated.ignoredFields, oddities: validated.oddities)
         validated.write.proof = try proof(request, client)
         let write = validated.write
-        switch try resolve(write.bundleID) {
+        // Only a signature needs the verifier; everything else goes straight to the writer.
+        var lane = Lane.write
+        if case .unverified = write.evidence { lane = .verify }
+        return try await submit(.attribute, lane, write.bundleID, write.appUserID, request, write.encodePayload) { _ in
+            SuccessBody.ok
+        }
+    }
+
+    /// Hands a validated write to the queue of the organization that its bundle belongs to, or drops it.
+    private func submit(
+        _ kind: JobKind, _ lane: Lane, _ bundleID: String, _ appUserID: String, _ request: HTTPRequest,
+        _ payload: () -> [UInt8], success: (_ organization: String) -> [UInt8]
+    ) async throws(WireError) -> HTTPResponse {
+        switch try resolve(bundleID) {
         case .unavailable(let response): return response
         case .dropped: return SDKAnswer.success(SuccessBody.dropped)
         case .organization(let organization):
-            // Only a signature needs the verifier; everything else goes straight to the writer.
-            var lane = Lane.write
-            if case .unverified = write.evidence { lane = .verify }
             let result = await dependencies.sink.accept(
                 NewJob(
-                    kind: .attribute, lane: lane, organization: organization, subject: write.appUserID,
-                    payload: write.encodePayload(), limit: limit(write.bundleID, write.appUserID),
-                    traceparent: RequestIDs.traceparent(of: request)))
-            return answer(result) { SuccessBody.ok }
+                    kind: kind, lane: lane, organization: organization, subject: appUserID, payload: payload(),
+                    limit: limit(bundleID, appUserID), traceparent: RequestIDs.traceparent(of: request)))
+            return answer(result) { success(organization) }
         }
     }
 

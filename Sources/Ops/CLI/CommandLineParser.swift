@@ -1,3 +1,5 @@
+internal import Service
+
 /// Reads what was typed by the table of commands.
 struct CommandLineParser: Sendable {
     let commands: [Command]
@@ -158,25 +160,10 @@ enum NearestName {
     static func nearest(to name: String, among known: [String]) -> String? {
         // Long names can't be close, and comparing them would cost the product of the lengths.
         guard name.utf8.count <= 64 else { return nil }
-        let measured = known.map { (name: $0, edits: edits(Array(name.utf8), Array($0.utf8))) }
+        let measured = known.map { (name: $0, edits: EditDistance.between(Array(name.utf8), Array($0.utf8))) }
         guard let best = measured.min(by: { $0.edits < $1.edits }) else { return nil }
         // A name of two letters is two edits away from everything.
         let most = name.utf8.count < 3 ? 1 : max(2, name.utf8.count / 3)
         return best.edits <= most ? best.name : nil
-    }
-
-    /// Levenshtein distance.
-    private static func edits(_ a: [UInt8], _ b: [UInt8]) -> Int {
-        var row = Array(0...b.count)
-        for (index, character) in a.enumerated() {
-            var diagonal = row[0]
-            row[0] = index + 1
-            for column in b.indices {
-                let substitution = diagonal + (b[column] == character ? 0 : 1)
-                diagonal = row[column + 1]
-                row[column + 1] = min(substitution, diagonal + 1, row[column] + 1)
-            }
-        }
-        return row[b.count]
     }
 }

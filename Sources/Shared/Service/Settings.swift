@@ -117,26 +117,13 @@ package struct Settings: Sendable {
         // Long names can't be close, and comparing them would cost the product of the lengths.
         guard name.utf8.count <= 100 else { return nil }
         let tail = Array(name.utf8.dropFirst(prefix.utf8.count))
-        let measured = known.map { (name: $0, edits: edits(tail, Array($0.utf8.dropFirst(prefix.utf8.count)))) }
+        let measured = known.map {
+            (name: $0, edits: EditDistance.between(tail, Array($0.utf8.dropFirst(prefix.utf8.count))))
+        }
         guard let best = measured.min(by: { $0.edits < $1.edits }), best.edits <= max(2, tail.count / 3) else {
             return tail.isEmpty ? nil : known.first { $0.utf8.starts(with: name.utf8) }
         }
         return best.name
-    }
-
-    /// Levenshtein distance.
-    private static func edits(_ a: [UInt8], _ b: [UInt8]) -> Int {
-        var row = Array(0...b.count)
-        for (index, character) in a.enumerated() {
-            var diagonal = row[0]
-            row[0] = index + 1
-            for column in b.indices {
-                let substitution = diagonal + (b[column] == character ? 0 : 1)
-                diagonal = row[column + 1]
-                row[column + 1] = min(substitution, diagonal + 1, row[column] + 1)
-            }
-        }
-        return row[b.count]
     }
 }
 
