@@ -1,5 +1,6 @@
 import EventLoop
 import Postgres
+import Synchronization
 import TestSupport
 
 /// Runs a test's body on a loop of its own with a connection to the shared server.
@@ -35,4 +36,11 @@ func failure(of body: () async throws(PostgresError) -> Void) async -> PostgresE
 /// Whether the connection still works.
 func answersOne(_ connection: PostgresConnection) async throws -> Bool {
     try await connection.query("SELECT 1 AS one").rows.map { try $0.int64("one") } == [1]
+}
+
+/// Says once, between tasks, that something has happened.
+final class Flag: Sendable {
+    private let value = Atomic(false)
+    var isRaised: Bool { value.load(ordering: .acquiring) }
+    func raise() { value.store(true, ordering: .releasing) }
 }
