@@ -6,7 +6,8 @@ package enum RedisRequirements {
     package enum Durability: String, Sendable {
         /// The reply leaves after the fsync.
         case fsync
-        /// Up to a second of writes is lost when the machine loses power; a crash of Redis alone loses none.
+        /// A second or so of writes is lost when the machine loses power. Of a crash of Redis alone little is: it hands
+        /// writes to the kernel at once, but for up to two seconds while a slow sync is under way.
         case everysec
         /// A second machine has the write.
         case replicated
