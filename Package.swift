@@ -87,7 +87,7 @@ let package = Package(
                 "Bytes", "EventLoop", "JSON", "Jobs", "Postgres", "Redis", "RedisQueue", "Service", "Store", "Trust",
                 "Wire",
             ]),
-        group("Ops", "CLI", ["EventLoop", "OpsCore", "Service"], main: true),
+        group("Ops", "CLI", ["EventLoop", "OpsCore", "RedisQueue", "Service"], main: true),
 
         .target(
             name: "CTestPKI", path: "Tests/Support/CTestPKI", linkerSettings: [.linkedLibrary("crypto")]),

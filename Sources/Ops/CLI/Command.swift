@@ -19,7 +19,7 @@ struct Command: Sendable {
     struct Flag: Sendable {
         /// Without the dashes.
         let name: String
-        /// What stands for its value in help.
+        /// What stands for its value in help; empty for a flag that has none.
         let value: String
         let meaning: String
         let isRequired: Bool
@@ -30,6 +30,9 @@ struct Command: Sendable {
             self.meaning = meaning
             isRequired = required
         }
+
+        /// As it is typed.
+        var synopsis: String { value.isEmpty ? "--\(name)" : "--\(name) \(value)" }
     }
 
     /// One or two words after `ratchet`.
@@ -57,6 +60,8 @@ struct Invocation: Equatable, Sendable {
     subscript(_ index: Int) -> String { positionals[index] }
     /// The value of a flag.
     subscript(_ flag: String) -> String? { values[flag] }
+    /// Whether a flag was given.
+    func has(_ flag: String) -> Bool { values[flag] != nil }
     /// The value of a required flag, which the parser has seen.
     func required(_ flag: String) -> String { values[flag] ?? "" }
 }

@@ -95,7 +95,12 @@ struct CommandLineParser: Sendable {
                     throw fail(unknownFlag(name, among: known))
                 }
                 guard invocation.values[flag.name] == nil else { throw fail("--\(flag.name) is given twice") }
-                invocation.values[flag.name] = try value(attached, of: flag, &rest, command)
+                if flag.value.isEmpty {
+                    guard attached == nil else { throw fail("--\(flag.name) takes no value") }
+                    invocation.values[flag.name] = ""
+                } else {
+                    invocation.values[flag.name] = try value(attached, of: flag, &rest, command)
+                }
             }
         }
         let missing = command.positionals.dropFirst(invocation.positionals.count)

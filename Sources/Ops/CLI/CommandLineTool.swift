@@ -35,10 +35,11 @@ struct CommandLineTool: Sendable {
     private func run(_ command: Command, _ invocation: Invocation) async -> Output {
         // On a thread of its own: it speaks also when everything else is busy.
         let loop = EventLoop(name: "patience")
+        let watches = invocation.has("watch")
         let patience = loop.spawn { [session] in
             var seconds = Self.patienceSeconds
             await loop.sleep(milliseconds: Self.patienceSeconds * 1_000)
-            while !Task.isCancelled {
+            while !Task.isCancelled && !watches {
                 session.progress("\(command.name): still at work after \(seconds) s")
                 seconds += Self.patienceSeconds
                 await loop.sleep(milliseconds: Self.patienceSeconds * 1_000)

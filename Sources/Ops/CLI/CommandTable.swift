@@ -3,7 +3,8 @@ internal import Service
 
 /// Every command of `ratchet`, in the order in which help lists them.
 enum CommandTable {
-    static let all: [Command] = installation + organizations + apps + customers + purchases + questions
+    static let all: [Command] =
+        installation + QueueCommands.all + organizations + apps + customers + purchases + questions
 
     static let organizationFlag = Command.Flag("org", "O", "id of the organization", required: true)
     static let storeFlag = Command.Flag("store", "S", "app_store or play_store; either one when absent")
@@ -25,11 +26,7 @@ enum CommandTable {
                 text: applied == 0
                     ? "the schema is at \(current); nothing to do\n"
                     : "the schema is at \(current); migrations applied: \(applied)\n")
-        },
-        Command(words: ["queues"], summary: "show what waits in each lane of the queue") { _, session in
-            let lanes = try await session.administration().queues()
-            return Answer(document: .list(lanes.map { Document($0) }))
-        },
+        }
     ]
 
     private static let organizations = [

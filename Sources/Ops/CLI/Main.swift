@@ -7,9 +7,9 @@ internal import Service
 struct Main {
     static func main() async {
         StandardOutput.ignoreClosedPipes()
-        let session = Session(environment: Settings.processEnvironment()) { line in
-            StandardOutput.complain("ratchet: \(line)\n")
-        }
+        let session = Session(
+            environment: Settings.processEnvironment(),
+            progress: { StandardOutput.complain("ratchet: \($0)\n") }, show: { StandardOutput.write($0) })
         let output = await CommandLineTool(session: session).run(Array(CommandLine.arguments.dropFirst()))
         StandardOutput.complain(output.errors)
         StandardOutput.write(output.text)

@@ -9,15 +9,19 @@ final class Session: Sendable {
     let time: any TimeSource
     /// Tells people of progress; goes to standard error.
     let progress: @Sendable (String) -> Void
+    /// Shows text at once, before the command has ended; false when nobody reads any more.
+    let show: @Sendable (String) -> Bool
     private let opened = Mutex<Administration?>(nil)
 
     init(
         environment: [String: String], time: any TimeSource = SystemTime(),
-        progress: @escaping @Sendable (String) -> Void = { _ in }
+        progress: @escaping @Sendable (String) -> Void = { _ in },
+        show: @escaping @Sendable (String) -> Bool = { _ in false }
     ) {
         self.environment = environment
         self.time = time
         self.progress = progress
+        self.show = show
     }
 
     /// - Throws: `ServiceError` for settings that can't be used.

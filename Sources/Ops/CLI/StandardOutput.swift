@@ -3,15 +3,17 @@ internal import Glibc
 /// Writing to the standard descriptors: whole texts, without buffers that an exit could lose.
 enum StandardOutput {
     /// Output.
-    static func write(_ text: String) { write(text, to: STDOUT_FILENO) }
+    /// - Returns: false when nobody reads any more.
+    @discardableResult
+    static func write(_ text: String) -> Bool { write(text, to: STDOUT_FILENO) }
     /// Standard error.
-    static func complain(_ text: String) { write(text, to: STDERR_FILENO) }
+    static func complain(_ text: String) { _ = write(text, to: STDERR_FILENO) }
 
     /// A reader that went away (`| head`) ends the process quietly.
     static func ignoreClosedPipes() { signal(SIGPIPE, SIG_IGN) }
 
     /// Whoever closed the other end has read enough: nothing is said about it.
-    private static func write(_ text: String, to descriptor: Int32) {
+    private static func write(_ text: String, to descriptor: Int32) -> Bool {
         let bytes = Array(text.utf8)
         var written = 0
         while written < bytes.count {
@@ -22,8 +24,9 @@ enum StandardOutput {
                 var ready = pollfd(fd: descriptor, events: Int16(POLLOUT), revents: 0)
                 _ = poll(&ready, 1, -1)
             } else if count == 0 || errno != EINTR {
-                return
+                return false
             }
         }
+        return true
     }
 }

@@ -158,7 +158,9 @@ extension Doctor {
         }
         if lane.paused {
             checks.append(
-                Check("queue", .warn, "lane \(lane.lane.name) is paused", remedy: "resume it when its cause is gone"))
+                Check(
+                    "queue", .warn, "lane \(lane.lane.name) is paused",
+                    remedy: "when its cause is gone: ratchet queues resume --lane \(lane.lane.name)"))
         }
         return checks
     }

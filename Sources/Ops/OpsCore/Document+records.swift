@@ -101,6 +101,14 @@ extension Document {
         ])
     }
 
+    package init(_ order: QueueOrder) {
+        self = .members([
+            "scope": .string(order.scope.rawValue), "target": .string(order.target), "owner": .string(order.owner),
+            "reason": .string(order.reason), "at": .time(milliseconds: order.at),
+            "until": .time(milliseconds: order.until),
+        ])
+    }
+
     package init(_ result: Administration.MigrationResult) {
         self = .members([
             "applied": .list(result.applied.map { .int(Int64($0)) }), "current": .int(Int64(result.state.current)),

@@ -57,6 +57,8 @@ package struct Settlement: Sendable {
         case forward(to: Lane, payload: [UInt8])
         /// Back into the lane after a delay; `attempts` is the header's new count.
         case retry(afterMilliseconds: Int64, attempts: Int)
+        /// Out of the way, as it is, while its kind or organization is paused.
+        case park
         /// Dead letter: a fixed reason word and up to 1 KB of text for people.
         case dead(reason: String, text: String)
     }

@@ -150,6 +150,7 @@ package final class MemoryQueue: JobSink, Sendable {
                     delayed.header.attempts = attempts
                     delayed.deliveries = 0
                     state.delayed.append((now() + milliseconds, delayed))
+                case .park: state.add(job.header, job.payload, job.lane, deliveries: 0)
                 case .dead(let reason, let text):
                     state.dead.append(DeadLetter(job: job, reason: reason, text: text))
                 }

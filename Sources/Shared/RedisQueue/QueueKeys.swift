@@ -44,6 +44,8 @@ package struct QueueKeys: Sendable {
     package func clock(_ partition: Int) -> String { "\(prefix)q:{\(partition)}:clock" }
     /// Hash: `seeded`, `layout`, `partitions`, and the orders in force.
     package func meta(_ partition: Int) -> String { "\(prefix)q:{\(partition)}:meta" }
+    /// Stream: changes of the orders not yet copied to Postgres; only partition 0 has one.
+    package func changes(_ partition: Int) -> String { "\(prefix)q:{\(partition)}:changes" }
     /// Hash: counters by outcome and lane.
     package func stats(_ partition: Int) -> String { "\(prefix)q:{\(partition)}:stats" }
     /// Hash: organization → entries not ended yet.

@@ -26,14 +26,16 @@ package struct QueueSeed: Sendable {
         return all
     }
 
-    /// Marks every partition as seeded. Safe to repeat and to run from several writers at once.
+    /// Marks every partition as seeded, with the orders that stand. Safe to repeat and to run from several writers at once: a
+    /// partition that is seeded already keeps the orders it has.
     /// - Throws: `Mismatch` when the queue was made with another number of partitions or layout (a retry can't help),
     ///   `RedisError` when Redis is away (a retry helps).
-    package func seed() async throws {
+    package func seed(orders: [QueueOrder] = []) async throws {
         for partition in 0..<keys.partitions {
             let answer = try await client.evaluate(
                 QueueScripts.seed, keys: [.text(keys.meta(partition))],
-                arguments: [.integer(Int64(QueueKeys.layoutVersion)), .integer(Int64(keys.partitions))])
+                arguments: [.integer(Int64(QueueKeys.layoutVersion)), .integer(Int64(keys.partitions))]
+                    + orders.flatMap(\.arguments))
             let stands = answer.elements?.map { $0.text ?? "?" } ?? []
             if stands != [String(QueueKeys.layoutVersion), String(keys.partitions)] {
                 throw Mismatch(

@@ -1,7 +1,7 @@
 package import Jobs
 package import Redis
 
-/// What operators ask of a lane. O(partitions) commands, each O(1) or bounded; no script.
+/// What operators ask of a lane. O(partitions) commands, each O(1) or bounded.
 package struct LaneStatistics: Sendable, Equatable {
     package var lane: Lane
     /// Accepted and not handed out.
@@ -34,6 +34,9 @@ package struct QueueStatistics: Sendable {
             throw RedisError(code: .protocolViolation, message: "TIME answered in another form")
         }
         var all = Lane.allCases.map { LaneStatistics(lane: $0) }
+        for order in try await QueueOrders(client: client, keys: keys).list() where order.scope == .lane {
+            if let lane = Lane(name: order.target) { all[lane.rawValue].paused = true }
+        }
         for partition in 0..<keys.partitions {
             for lane in Lane.allCases { try await add(partition, lane, now, &all[lane.rawValue]) }
         }
@@ -51,7 +54,6 @@ package struct QueueStatistics: Sendable {
             ["ZCARD", .text(keys.due(partition, lane))],
             ["XLEN", .text(keys.parked(partition, lane))],
             ["XLEN", .text(keys.dead(partition, lane))],
-            ["HEXISTS", .text(keys.meta(partition)), .text("pause:lane:\(lane.name)")],
         ])
         func number(_ index: Int) throws(RedisError) -> Int64 { try answers[index].get().int64 ?? 0 }
         let length = try number(0)
@@ -63,7 +65,6 @@ package struct QueueStatistics: Sendable {
         sum.due += try number(3)
         sum.parked += try number(4)
         sum.dead += try number(5)
-        if try number(6) == 1 { sum.paused = true }
         guard length > pending else { return }
         var last = "0-0"
         if case .success(let value) = answers[2] { last = Self.lastDelivered(value) }

@@ -71,6 +71,8 @@ extension RedisJobSource {
                 ["retry", id, stamp, .integer(milliseconds), .text(header.encoded), .bytes(job.payload)],
                 job.payload.count + 128
             )
+        case .park:
+            return (["park", id, .text(job.header.encoded), .bytes(job.payload)], job.payload.count + 128)
         case .dead(let reason, let text):
             return (
                 [
@@ -95,6 +97,7 @@ extension RedisJobSource {
                 .text(keys.later(partition, lane)), .text(keys.dead(partition, lane)), .text(keys.backlog(partition)),
                 .text(keys.stats(partition)), .text(keys.alone(partition)),
             ] + Lane.allCases.map { RedisArgument.text(keys.lane(partition, $0)) }
+            + [.text(keys.meta(partition)), .text(keys.parked(partition, lane))]
         let arguments: [RedisArgument] = [.text(QueueKeys.group), .text(consumer), .text(lane.name)] + jobs
         var pause = Self.retryMilliseconds
         while true {

@@ -17,6 +17,8 @@ package final class RedisJobSource: JobSource, @unchecked Sendable {
         package var lostWhilePending: Int64 = 0
         /// Delayed jobs moved back into their lanes.
         package var promoted: Int64 = 0
+        /// Jobs put aside because their kind or organization is paused.
+        package var parked: Int64 = 0
         /// Settle calls that failed and were tried again.
         package var settleRetries: Int64 = 0
     }
@@ -29,6 +31,8 @@ package final class RedisJobSource: JobSource, @unchecked Sendable {
         var ready = true
         /// A waiter goes on from here.
         var lastID = "0-0"
+        /// When a fetch was refused because the lane is paused, on the loop's monotonic clock; nil when it was not.
+        var refusedAt: Int64?
     }
 
     package internal(set) var counters = Counters()
@@ -51,6 +55,10 @@ package final class RedisJobSource: JobSource, @unchecked Sendable {
     var strays: Set<String> = []
     /// Where each stream's search for idle entries goes on.
     var idleCursors: [String: String] = [:]
+    /// How many jobs are parked, by stream, at the last look.
+    var parkedJobs: [String: Int64] = [:]
+    /// The mark of the orders under which all parked jobs of a stream were looked at.
+    var looked: [String: String] = [:]
     private(set) var stopping = false
     private let waiter: RedisClient
 
@@ -87,12 +95,10 @@ package final class RedisJobSource: JobSource, @unchecked Sendable {
         loop.preconditionInLoop()
         guard !stopping else { return [] }
         if !takenOver.isEmpty {
-            let jobs = Array(takenOver.prefix(count))
-            takenOver.removeFirst(jobs.count)
-            lastFetchOK = loop.time.monotonicNanoseconds
-            return jobs
+            let jobs = await fetchTakenOver(atMost: count)
+            guard jobs.isEmpty, takenOver.isEmpty, !stopping else { return jobs }
         }
-        markLiveReady()
+        markReadyAgain()
         var jobs = await fetchReady(atMost: count)
         if jobs.isEmpty && !stopping && takenOver.isEmpty && isSeeded {
             await waitForEntries()
@@ -102,11 +108,63 @@ package final class RedisJobSource: JobSource, @unchecked Sendable {
         return jobs
     }
 
-    /// Live lanes are asked at each fetch, however long the bulk backlog is.
-    private func markLiveReady() {
-        for index in streams.indices where streams[index].lane == .verifyLive || streams[index].lane == .writeLive {
-            streams[index].ready = true
+    /// Live lanes are asked at each fetch, however long the bulk backlog is; paused ones now and then, however busy the
+    /// others are.
+    private func markReadyAgain() {
+        let now = loop.time.monotonicNanoseconds
+        for index in streams.indices {
+            if let refusedAt = streams[index].refusedAt {
+                streams[index].ready = now - refusedAt >= Self.refusedMilliseconds * 1_000_000
+            } else if streams[index].lane == .verifyLive || streams[index].lane == .writeLive {
+                streams[index].ready = true
+            }
         }
+    }
+
+    /// What was taken over from others, but for what was paused since.
+    private func fetchTakenOver(atMost count: Int) async -> [FetchedJob] {
+        let jobs = Array(takenOver.prefix(count))
+        takenOver.removeFirst(jobs.count)
+        var allowed: [FetchedJob] = []
+        for (partition, jobs) in Dictionary(grouping: jobs, by: \.partition) {
+            let answer = try? await client.evaluate(
+                QueueScripts.orders, keys: [.text(keys.meta(partition))], arguments: [])
+            guard let items = answer?.elements, items.first?.int64 == 1 else {
+                // Nobody says what is paused: they wait.
+                takenOver += jobs
+                continue
+            }
+            allowed += await unlessPaused(jobs, Set(items.dropFirst().compactMap { $0.elements?.first?.text }))
+        }
+        if allowed.isEmpty && !takenOver.isEmpty {
+            await loop.sleep(milliseconds: Self.refusedMilliseconds)
+        } else {
+            lastFetchOK = loop.time.monotonicNanoseconds
+        }
+        return allowed
+    }
+
+    /// Parks what is paused by kind or organization. What was taken over from a lane that is paused itself goes back
+    /// into it.
+    /// - Parameter paused: names of orders.
+    private func unlessPaused(_ jobs: [FetchedJob], _ paused: Set<String>) async -> [FetchedJob] {
+        guard !paused.isEmpty, !jobs.isEmpty else { return jobs }
+        var allowed: [FetchedJob] = []
+        var parked: [Settlement] = []
+        for job in jobs {
+            let names = [
+                QueueOrder.name(.lane, job.lane.name), QueueOrder.name(.kind, job.header.kind.rawValue),
+                QueueOrder.name(.organization, job.header.organization),
+            ]
+            if names.contains(where: paused.contains) {
+                parked.append(Settlement(job, .park))
+            } else {
+                allowed.append(job)
+            }
+        }
+        counters.parked += Int64(parked.count)
+        await settle(parked)
+        return allowed
     }
 
     private func fetchReady(atMost count: Int) async -> [FetchedJob] {
@@ -124,22 +182,24 @@ package final class RedisJobSource: JobSource, @unchecked Sendable {
                 }
                 return await group.reduce(into: [(Int, Answer)]()) { $0.append($1) }
             }
-            var refused = false
+            var answered = true
             for (index, answer) in answers {
                 switch answer {
-                case .entries(let found, let lastID):
+                case .entries(let found, let lastID, let full):
                     streams[index].lastID = lastID
-                    streams[index].ready = found.count >= perStream
+                    streams[index].ready = full
+                    streams[index].refusedAt = nil
                     jobs.append(contentsOf: found)
-                case .refused: refused = true
-                case .unseeded, .failed:
-                    isSeeded = false
-                    return jobs
+                case .refused:
+                    streams[index].ready = false
+                    streams[index].refusedAt = loop.time.monotonicNanoseconds
+                case .unseeded, .failed: answered = false
                 }
             }
-            isSeeded = true
+            // What the other partitions handed out is in hand, whatever this one says.
+            isSeeded = answered
+            guard answered else { return jobs }
             lastFetchOK = loop.time.monotonicNanoseconds
-            if refused && jobs.isEmpty { await loop.sleep(milliseconds: Self.refusedMilliseconds) }
             rotate(lane)
         }
         return jobs
@@ -154,7 +214,8 @@ package final class RedisJobSource: JobSource, @unchecked Sendable {
     }
 
     private enum Answer: Sendable {
-        case entries([FetchedJob], lastID: String)
+        /// `full`: there may be more.
+        case entries([FetchedJob], lastID: String, full: Bool)
         case refused
         case unseeded
         case failed
@@ -172,7 +233,7 @@ package final class RedisJobSource: JobSource, @unchecked Sendable {
         } catch {
             return .failed
         }
-        guard let parts = answer.elements, parts.count == 2, let entries = parts[0].elements,
+        guard let parts = answer.elements, parts.count == 3, let entries = parts[0].elements,
             let lastID = parts[1].text
         else { return answer.text == "paused" ? .refused : .unseeded }
         var jobs: [FetchedJob] = []
@@ -181,8 +242,9 @@ package final class RedisJobSource: JobSource, @unchecked Sendable {
             guard let pair = entry.elements, pair.count >= 2, let id = pair[0].text else { continue }
             if let job = await job(stream, id: id, fields: pair[1], deliveries: 1) { jobs.append(job) }
         }
+        jobs = await unlessPaused(jobs, Set(parts[2].elements?.compactMap(\.text) ?? []))
         counters.fetched[stream.lane, default: 0] += Int64(jobs.count)
-        return .entries(jobs, lastID: lastID)
+        return .entries(jobs, lastID: lastID, full: entries.count >= count)
     }
 
     /// Reads an entry; one that is not of our form is buried at once.
@@ -211,11 +273,19 @@ package final class RedisJobSource: JobSource, @unchecked Sendable {
         "\(partition)/\(lane.rawValue)/\(id)"
     }
 
-    /// Waits until a stream has an entry after the last one seen there, at most about a second.
+    /// Waits until a stream has an entry after the last one seen there, at most about a second. A paused lane is not
+    /// waited for: what lies there would end the wait at once, again and again.
     private func waitForEntries() async {
-        var command: [RedisArgument] = ["XREAD", "COUNT", "1", "BLOCK", .integer(Self.blockMilliseconds), "STREAMS"]
-        command.append(contentsOf: streams.map { .text($0.key) })
-        command.append(contentsOf: streams.map { .text($0.lastID) })
+        let awaited = streams.filter { $0.refusedAt == nil }
+        guard !awaited.isEmpty else {
+            await loop.sleep(milliseconds: Self.refusedMilliseconds)
+            markAllReady()
+            return
+        }
+        let wait = awaited.count < streams.count ? Self.refusedMilliseconds : Self.blockMilliseconds
+        var command: [RedisArgument] = ["XREAD", "COUNT", "1", "BLOCK", .integer(wait), "STREAMS"]
+        command.append(contentsOf: awaited.map { .text($0.key) })
+        command.append(contentsOf: awaited.map { .text($0.lastID) })
         guard let answer = try? await waiter.command(command) else {
             if !stopping { await loop.sleep(milliseconds: Self.refusedMilliseconds) }
             markAllReady()

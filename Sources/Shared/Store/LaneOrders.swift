@@ -53,6 +53,40 @@ package enum LaneOrders {
         ).affectedRows > 0
     }
 
+    /// Copies a change of the orders that was made in the queue, with its row in the audit log: once, however many
+    /// processes copy it, so that a slow one brings back nothing.
+    /// - Parameters:
+    ///   - lifted: the order was lifted, by its `owner` at `createdAt`.
+    ///   - id: of the change, never given twice.
+    package static func copy(
+        _ order: LaneOrderRecord, lifted: Bool, id: String, _ connection: PostgresConnection
+    ) async throws(PostgresError) {
+        let organization = order.scope == "organization" ? order.target : nil
+        var detail: [(String, String?)] = [("change", id)]
+        if !lifted { detail += [("reason", order.reason), ("untilMicroseconds", order.until.map { String($0) })] }
+        let entry = AuditEntry(
+            organization: organization, at: order.createdAt, actor: order.owner,
+            action: lifted ? "queue.resume" : "queue.pause", subject: "\(order.scope):\(order.target)",
+            detail: JSONText.object(detail))
+        try await connection.transaction { () async throws(PostgresError) in
+            _ = try await connection.query(
+                "SELECT pg_advisory_xact_lock(hashtextextended('ratchet.orders.' || current_schema(), 0))", [])
+            let copied = try await connection.query(
+                """
+                SELECT FROM audit_log WHERE organization IS NOT DISTINCT FROM $1 AND at = $2 AND action = $3
+                    AND detail->>'change' = $4
+                """, [.text(organization), .int64(entry.at), .text(entry.action), .text(id)]
+            ).count
+            guard copied == 0 else { return }
+            if lifted {
+                _ = try await remove(scope: order.scope, target: order.target, action: order.action, connection)
+            } else {
+                try await put(order, connection)
+            }
+            try await AuditLog.append(entry, connection)
+        }
+    }
+
     /// The orders that stand at a time.
     package static func list(
         nowMicroseconds: Int64, _ connection: PostgresConnection

@@ -12,6 +12,10 @@ package final class WorkerMetrics: Sendable {
     private let reclaimed: CopiedCounter
     private let lost: CopiedCounter
     private let promoted: CopiedCounter
+    private let parked: CopiedCounter
+    private let parkedNow: MetricFamily<Gauge>
+    private let paused: MetricFamily<Gauge>
+    private let lanes: [Lane]
     private let settleRetries: CopiedCounter
     private let fetchAge: Gauge
     /// From acceptance to the settlement at this stage.
@@ -25,6 +29,7 @@ package final class WorkerMetrics: Sendable {
     private static let outcomeNames = ["done", "forward", "retry", "later", "unsupported", "dead", "poison"]
 
     package init(_ metrics: Metrics, stage: Stage) {
+        self.lanes = stage.lanes
         let lanes = stage.lanes.map(\.name)
         outcomes = metrics.counters(
             "ratchet_jobs_settled_total", "Jobs settled, by lane and outcome.",
@@ -38,6 +43,12 @@ package final class WorkerMetrics: Sendable {
         )
         promoted = CopiedCounter(
             metrics.counter("ratchet_jobs_promoted_total", "Delayed jobs moved back into their lane."))
+        parked = CopiedCounter(
+            metrics.counter("ratchet_jobs_parked_total", "Jobs put aside because their kind or organization is paused.")
+        )
+        parkedNow = metrics.gauges(
+            "ratchet_jobs_parked", "Jobs that lie parked, in the whole queue.", labels: ["lane": lanes])
+        paused = metrics.gauges("ratchet_lane_paused", "1 while operators have paused a lane.", labels: ["lane": lanes])
         settleRetries = CopiedCounter(
             metrics.counter("ratchet_settle_retries_total", "Settle calls that failed and were tried again."))
         fetchAge = metrics.gauge(
@@ -64,6 +75,11 @@ package final class WorkerMetrics: Sendable {
             lost.copy(counters.lostWhilePending)
             promoted.copy(counters.promoted)
             settleRetries.copy(counters.settleRetries)
+            parked.copy(counters.parked)
+            for lane in lanes {
+                parkedNow[lane.name].set(Int(source.parkedJobs(lane)))
+                paused[lane.name].set(source.isPaused(lane) ? 1 : 0)
+            }
             fetchAge.set(Double(loop.time.monotonicNanoseconds - source.lastFetchOK) / 1e9)
             await loop.sleep(milliseconds: Self.publishMilliseconds)
         }

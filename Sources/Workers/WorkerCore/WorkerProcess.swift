@@ -55,7 +55,8 @@ package struct WorkerProcess: Sendable {
             metrics: metrics)
         addReadiness(source)
         var tasks = [
-            loop.spawn { await source.promoteUntilCancelled() }, loop.spawn { await source.reclaimUntilCancelled() },
+            loop.spawn { await source.promoteUntilCancelled() }, loop.spawn { await source.unparkUntilCancelled() },
+            loop.spawn { await source.reclaimUntilCancelled() },
             loop.spawn { await metrics.copyUntilCancelled(loop: self.loop, source: source) },
         ]
         tasks += beside.map { body in loop.spawn(body) }

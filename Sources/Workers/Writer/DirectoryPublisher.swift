@@ -34,6 +34,7 @@ struct DirectoryPublisher: Sendable {
     private func once(withUnresolved: Bool) async {
         do {
             try await publish()
+            try await copyOrders()
             try await seed()
             if withUnresolved { try await fetchUnresolved() }
         } catch let error as QueueSeed.Mismatch {
@@ -72,8 +73,35 @@ struct DirectoryPublisher: Sendable {
     private func seed() async throws {
         let seed = QueueSeed(client: client, keys: keys)
         guard await seed.isSeeded() == false else { return }
-        try await seed.seed()
-        log.info("queue seeded", ["partitions": keys.partitions])
+        let now = loop.time.wallMicroseconds
+        let orders = try await postgres.withConnection { connection throws(PostgresError) in
+            try await LaneOrders.list(nowMicroseconds: now, connection)
+        }
+        try await seed.seed(orders: orders.compactMap(Self.order))
+        log.info("queue seeded", ["partitions": keys.partitions, "orders": orders.count])
+    }
+
+    private static func order(_ record: LaneOrderRecord) -> QueueOrder? {
+        guard record.action == "pause", let scope = QueueOrder.Scope(rawValue: record.scope) else { return nil }
+        return QueueOrder(
+            scope: scope, target: record.target, owner: record.owner, reason: record.reason,
+            at: record.createdAt / 1000, until: record.until.map { $0 / 1000 })
+    }
+
+    /// What operators ordered while Postgres was away, or did not get to copy themselves. It comes before the seed,
+    /// which must not bring back what was lifted.
+    private func copyOrders() async throws {
+        let orders = QueueOrders(client: client, keys: keys)
+        for change in try await orders.changes() {
+            let order = change.order
+            let record = LaneOrderRecord(
+                scope: order.scope.rawValue, target: order.target, action: "pause", owner: order.owner,
+                reason: order.reason, until: order.until.map { $0 * 1000 }, createdAt: order.at * 1000)
+            try await postgres.withConnection { connection throws(PostgresError) in
+                try await LaneOrders.copy(record, lifted: change.action == .resume, id: change.id, connection)
+            }
+            try await orders.forget(change)
+        }
     }
 
     private func fetchUnresolved() async throws {

@@ -6,15 +6,17 @@ extension QueueScripts {
     ///
     /// KEYS: 1 meta, 2 lane
     /// ARGV: 1 group, 2 consumer, 3 most entries, 4 lane name
-    /// Answers `unseeded`, `paused`, or {entries, last id}: the id of the last entry handed out or, when there was
-    /// none, the last id the stream ever gave, from which a waiter may go on.
+    /// Answers `unseeded`, `paused`, or {entries, last id, what is paused}: the id of the last entry handed out or, when
+    /// there was none, the last id the stream ever gave, from which a waiter may go on. Reading a stream can't leave
+    /// out the jobs of a paused kind or organization: the caller parks them.
     static let fetch = RedisScript(
         name: "fetch",
         source: """
             #!lua flags=allow-oom
-            local meta = redis.call('HMGET', KEYS[1], 'seeded', 'pause:lane:' .. ARGV[4])
-            if meta[1] ~= '1' then return 'unseeded' end
-            if meta[2] then return 'paused' end
+            \(pauses)
+            local orders = pauses(KEYS[1])
+            if not orders.seeded then return 'unseeded' end
+            if orders.orders['lane:' .. ARGV[4]] then return 'paused' end
             local function read()
                 return redis.pcall('XREADGROUP', 'GROUP', ARGV[1], ARGV[2], 'COUNT', ARGV[3], 'STREAMS', KEYS[2], '>')
             end
@@ -27,12 +29,12 @@ extension QueueScripts {
             end
             if found and found[1] then
                 local entries = found[1][2]
-                return {entries, entries[#entries][1]}
+                return {entries, entries[#entries][1], orders.names}
             end
             local info = redis.call('XINFO', 'STREAM', KEYS[2])
             for n = 1, #info, 2 do
-                if info[n] == 'last-generated-id' then return {{}, info[n + 1]} end
+                if info[n] == 'last-generated-id' then return {{}, info[n + 1], {}} end
             end
-            return {{}, '0-0'}
+            return {{}, '0-0', {}}
             """)
 }

@@ -1,19 +1,29 @@
 internal import Redis
 
 extension QueueScripts {
-    /// Marks a partition as ready for work, after what a wiped Redis forgot was brought back.
+    /// Marks a partition as ready for work and gives it back the orders that a wiped Redis forgot, in one step: before
+    /// it nothing is fetched, after it nothing is brought back that was lifted meanwhile.
     ///
     /// KEYS: 1 meta
-    /// ARGV: 1 layout version, 2 number of partitions
+    /// ARGV: 1 layout version, 2 number of partitions, then for each order: name, owner, reason, at ms, until ms or empty
     /// Answers {layout, partitions} as they stand now: not equal to the arguments means a queue of another shape.
     static let seed = RedisScript(
         name: "seed",
         source: """
             #!lua flags=allow-oom
+            \(pauses)
             redis.call('HSETNX', KEYS[1], 'layout', ARGV[1])
             redis.call('HSETNX', KEYS[1], 'partitions', ARGV[2])
-            local meta = redis.call('HMGET', KEYS[1], 'layout', 'partitions')
-            if meta[1] == ARGV[1] and meta[2] == ARGV[2] then redis.call('HSET', KEYS[1], 'seeded', '1') end
+            local meta = redis.call('HMGET', KEYS[1], 'layout', 'partitions', 'seeded')
+            if meta[1] == ARGV[1] and meta[2] == ARGV[2] and meta[3] ~= '1' then
+                for n = 3, #ARGV, 5 do
+                    redis.call('HSETNX', KEYS[1], 'pause:' .. ARGV[n],
+                        encoded(ARGV[n + 1], ARGV[n + 2], ARGV[n + 3], ARGV[n + 4]))
+                    redis.call('HINCRBY', KEYS[1], 'orders', 1)
+                end
+                redis.call('HSET', KEYS[1], 'seeded', '1')
+            end
+            meta[3] = nil
             return meta
             """)
 

@@ -8,23 +8,30 @@ extension QueueScripts {
     /// no owner: the effect is there, whoever brought it. An entry is deleted with its acknowledgement, so that the
     /// length of the stream less the pending ones is what waits.
     ///
-    /// KEYS: 1 lane, 2 due, 3 later, 4 dead, 5 backlog, 6 stats, 7 alone, 8–11 the lanes in `Lane` order
+    /// A job to be parked whose pause ended meanwhile goes to the end of its lane: nobody would look for it among the
+    /// parked ones. Its starts alone are not forgotten.
+    ///
+    /// KEYS: 1 lane, 2 due, 3 later, 4 dead, 5 backlog, 6 stats, 7 alone, 8–11 the lanes in `Lane` order,
+    ///   12 meta, 13 parked
     /// ARGV: 1 group, 2 consumer, 3 lane name, then for each job:
     ///   `done` id organization stamp
     ///   `forward` id stamp target lane (1–4) header payload
     ///   `retry` id stamp delay ms header payload
+    ///   `park` id header payload
     ///   `dead` id organization stamp header payload reason text
     /// Answers how many jobs this call ended, moved or buried.
     static let settle = RedisScript(
         name: "settle",
         source: """
             #!lua flags=allow-oom
+            \(pauses)
             local group, me, lane = ARGV[1], ARGV[2], ARGV[3]
             local time = redis.call('TIME')
             local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
-            local counts = {done = 0, forward = 0, retry = 0, dead = 0}
+            local counts = {done = 0, forward = 0, retry = 0, park = 0, dead = 0}
             local ended = {}
             local settled = 0
+            local orders = nil
             local function mine(id)
                 local held = redis.call('XPENDING', KEYS[1], group, id, id, 1)
                 return held[1] and held[1][2] == me
@@ -82,6 +89,15 @@ extension QueueScripts {
                         count(what, ARGV[a + 2])
                     end
                     a = a + 6
+                elseif what == 'park' then
+                    if mine(id) and release(id) then
+                        orders = orders or pauses(KEYS[12])
+                        local target = isPaused(orders, ARGV[a + 2]) and KEYS[13] or KEYS[1]
+                        redis.call('XADD', target, '*', 'h', ARGV[a + 2], 'p', ARGV[a + 3])
+                        counts.park = counts.park + 1
+                        settled = settled + 1
+                    end
+                    a = a + 4
                 else
                     if mine(id) and release(id) then
                         redis.call('XADD', KEYS[4], '*', 'h', ARGV[a + 4], 'p', ARGV[a + 5],

@@ -1,0 +1,105 @@
+internal import Redis
+
+extension QueueScripts {
+    /// The orders in force, for the scripts that heed them. `pauses(meta)` answers whether the partition is seeded, what
+    /// is paused (`lane:write`, `kind:identify`, `organization:demo`) by name and as a list, and a mark that differs
+    /// whenever what is paused does: the number of orders ever given, and what of them has not run out. An order that
+    /// ran out is forgotten by whoever comes across it. One that can't be read stands until it is lifted.
+    static let pauses = """
+        local function pauses(meta)
+            local time = redis.call('TIME')
+            local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
+            local fields = redis.call('HGETALL', meta)
+            local found = {seeded = false, orders = {}, names = {}, mark = '0'}
+            for n = 1, #fields, 2 do
+                local field, value = fields[n], fields[n + 1]
+                if field == 'seeded' then
+                    found.seeded = value == '1'
+                elseif field == 'orders' then
+                    found.mark = value
+                elseif string.sub(field, 1, 6) == 'pause:' then
+                    local read, order = pcall(cjson.decode, value)
+                    if not read or type(order) ~= 'table' then order = {} end
+                    local ends = order['until']
+                    if type(ends) == 'number' and ends <= now then
+                        redis.call('HDEL', meta, field)
+                    else
+                        local name = string.sub(field, 7)
+                        found.orders[name] = order
+                        found.names[#found.names + 1] = name
+                    end
+                end
+            end
+            found.mark = found.mark .. ' ' .. table.concat(found.names, ' ')
+            return found
+        end
+        local function isPaused(found, header)
+            local kind, organization = string.match(header, '^([^|]*)|[^|]*|[^|]*|[^|]*|([^|]*)|')
+            return kind and (found.orders['kind:' .. kind] or found.orders['organization:' .. organization])
+        end
+        local function encoded(owner, reason, at, ends)
+            return cjson.encode({owner = owner, reason = reason, at = tonumber(at), ['until'] = tonumber(ends)})
+        end
+        """
+
+    /// Pauses something; an order on the same is replaced.
+    ///
+    /// KEYS: 1 meta, 2 changes
+    /// ARGV: 1 name, 2 owner, 3 reason, 4 at ms, 5 until ms or empty, 6 most orders, 7 `1` to note the change
+    /// Answers 0 when there are too many orders already.
+    static let pause = RedisScript(
+        name: "pause",
+        source: """
+            #!lua flags=allow-oom
+            \(pauses)
+            local found = pauses(KEYS[1])
+            if not found.orders[ARGV[1]] and #found.names >= tonumber(ARGV[6]) then return 0 end
+            redis.call('HSET', KEYS[1], 'pause:' .. ARGV[1], encoded(ARGV[2], ARGV[3], ARGV[4], ARGV[5]))
+            redis.call('HINCRBY', KEYS[1], 'orders', 1)
+            if ARGV[7] == '1' then
+                redis.call('XADD', KEYS[2], '*', 'action', 'pause', 'name', ARGV[1], 'owner', ARGV[2],
+                    'reason', ARGV[3], 'at', ARGV[4], 'until', ARGV[5])
+            end
+            return 1
+            """)
+
+    /// Lifts an order. The change is noted even when nothing was paused here: Postgres may know more.
+    ///
+    /// KEYS: 1 meta, 2 changes
+    /// ARGV: 1 name, 2 owner, 3 at ms, 4 `1` to note the change
+    /// Answers 1 when there was one.
+    static let resume = RedisScript(
+        name: "resume",
+        source: """
+            #!lua flags=allow-oom
+            local lifted = redis.call('HDEL', KEYS[1], 'pause:' .. ARGV[1])
+            redis.call('HINCRBY', KEYS[1], 'orders', 1)
+            if ARGV[4] == '1' then
+                redis.call('XADD', KEYS[2], '*', 'action', 'resume', 'name', ARGV[1], 'owner', ARGV[2],
+                    'reason', '', 'at', ARGV[3], 'until', '')
+            end
+            return lifted
+            """)
+
+    /// The orders in force in one partition.
+    ///
+    /// KEYS: 1 meta
+    /// Answers {seeded 0 or 1, {name, owner, reason, at, until}…}; what an order doesn't say is empty.
+    static let orders = RedisScript(
+        name: "orders",
+        source: """
+            #!lua flags=allow-oom
+            \(pauses)
+            local function text(value)
+                if type(value) == 'number' then return string.format('%.0f', value) end
+                return type(value) == 'string' and value or ''
+            end
+            local found = pauses(KEYS[1])
+            local answer = {found.seeded and 1 or 0}
+            for n, name in ipairs(found.names) do
+                local order = found.orders[name]
+                answer[n + 1] = {name, text(order.owner), text(order.reason), text(order.at), text(order['until'])}
+            end
+            return answer
+            """)
+}
