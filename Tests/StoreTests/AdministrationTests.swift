@@ -163,6 +163,31 @@ import Wire
         }
     }
 
+    @Test func aChangeOfTheOrdersIsCopiedOnceAndALateCopyBringsNothingBack() async throws {
+        try await withStore { connection in
+            let order = LaneOrderRecord(
+                scope: "organization", target: "demo", action: "pause", owner: "ops", reason: "flood", until: 100,
+                createdAt: 1)
+            let lifting = LaneOrderRecord(
+                scope: "organization", target: "demo", action: "pause", owner: "other", reason: "", until: nil,
+                createdAt: 1)
+            try await LaneOrders.copy(order, lifted: false, id: "1-0", connection)
+            try await LaneOrders.copy(lifting, lifted: true, id: "2-0", connection)
+            // Another process that copies the same two, later.
+            try await LaneOrders.copy(order, lifted: false, id: "1-0", connection)
+            let standing = try await LaneOrders.list(nowMicroseconds: 1, connection)
+            #expect(standing.isEmpty)
+            try await LaneOrders.copy(order, lifted: false, id: "3-0", connection)
+            let again = try await LaneOrders.list(nowMicroseconds: 1, connection)
+            #expect(again == [order])
+            let audit = try await AuditLog.list(organization: "demo", connection)
+            #expect(audit.map(\.action) == ["queue.pause", "queue.resume", "queue.pause"])
+            #expect(audit.map(\.actor) == ["ops", "other", "ops"])
+            #expect(audit.allSatisfy { $0.subject == "organization:demo" })
+            #expect(audit.first?.detail.contains("flood") == true)
+        }
+    }
+
     @Test func aSettingIsFixedByTheFirstWhoSetsIt() async throws {
         try await withStore { connection in
             let absent = try await InstallationFacts.get("partitions", connection)
