@@ -48,7 +48,7 @@ import Testing
 
     private func fetch(_ bench: QueueBench, _ source: RedisJobSource, until count: Int) async throws -> [FetchedJob] {
         var jobs: [FetchedJob] = []
-        for _ in 0..<100 where jobs.count < count { jobs += try await bench.fetch(source) }
+        for _ in 0..<30 where jobs.count < count { jobs += try await bench.fetch(source) }
         return jobs
     }
 

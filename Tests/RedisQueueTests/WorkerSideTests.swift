@@ -192,6 +192,20 @@ import Testing
         await server.remove()
     }
 
+    @Test func aPartitionThatRefusesTakesNothingFromTheOthers() async throws {
+        let bench = try await QueueBench.make(partitions: 4)
+        for index in 0..<40 { _ = try await bench.accept("user_\(index)") }
+        let refusing = try await bench.command(["XLEN", .text(bench.keys.lane(0, .write))]).int64 ?? 0
+        _ = try await bench.command(["HDEL", .text(bench.keys.meta(0)), "seeded"])
+        let worker = try await bench.worker("w1")
+        var stamps: [Int64] = []
+        for _ in 0..<8 { stamps += try await bench.fetch(worker).map(\.header.stamp) }
+        #expect(Int64(stamps.count) == 40 - refusing)
+        try await bench.loop.run { try await QueueSeed(client: bench.client, keys: bench.keys).seed() }
+        for _ in 0..<8 where stamps.count < 40 { stamps += try await bench.fetch(worker).map(\.header.stamp) }
+        #expect(Set(stamps).count == 40 && stamps.count == 40)
+    }
+
     @Test func aWaitingFetchWakesForANewJob() async throws {
         let bench = try await QueueBench.make()
         let worker = try await bench.worker("w1")
