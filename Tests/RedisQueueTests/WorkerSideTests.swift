@@ -192,6 +192,20 @@ import Testing
         await server.remove()
     }
 
+    @Test func aPartitionThatRefusesTakesNoJobOfAnotherAway() async throws {
+        let bench = try await QueueBench.make(partitions: 16)
+        var subjects: [String] = []
+        for index in 0..<100 where bench.keys.partition(organization: "demo", subject: "u\(index)") != 5 {
+            subjects.append("u\(index)")
+        }
+        for subject in subjects { _ = try await bench.accept(subject) }
+        _ = try await bench.command(["HDEL", .text(bench.keys.meta(5)), "seeded"])
+        let worker = try await bench.worker("w1")
+        var stamps: Set<Int64> = []
+        for _ in 0..<4 { stamps.formUnion(try await bench.fetch(worker, atMost: 1000).map(\.header.stamp)) }
+        #expect(stamps.count == subjects.count)
+    }
+
     @Test func aWaitingFetchWakesForANewJob() async throws {
         let bench = try await QueueBench.make()
         let worker = try await bench.worker("w1")
