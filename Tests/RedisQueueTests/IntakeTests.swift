@@ -99,6 +99,18 @@ import Testing
                 try await QueueSeed(client: bench.client, keys: other).seed()
             }
         }
+        // Also by those that only use it, at their start.
+        await #expect(throws: QueueSeed.Mismatch.self) {
+            try await bench.loop.run {
+                let other = QueueKeys(prefix: bench.keys.prefix, partitions: 4)
+                try await QueueSeed(client: bench.client, keys: other).checkShape()
+            }
+        }
+        try await bench.loop.run {
+            try await QueueSeed(client: bench.client, keys: bench.keys).checkShape()
+            let unseeded = QueueKeys(prefix: bench.keys.prefix + "none:", partitions: 4)
+            try await QueueSeed(client: bench.client, keys: unseeded).checkShape()
+        }
     }
 
     @Test func theThirtyFirstWriteAtOnceIsLimitedWithWholeSeconds() async throws {

@@ -164,6 +164,7 @@ import Testing
         let worker = try await bench.worker("w1")
         #expect(try await bench.fetch(worker).count == 1)
         #expect(try await bench.dead(.write) == 2)
+        #expect(try await bench.loop.run { worker.counters.malformed } == [.write: 2])
     }
 
     @Test func liveJobsComeBeforeABulkBacklog() async throws {

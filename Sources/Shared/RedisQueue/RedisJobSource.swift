@@ -11,6 +11,8 @@ package final class RedisJobSource: JobSource, @unchecked Sendable {
     package struct Counters: Sendable {
         /// Jobs handed out, by lane.
         package var fetched: [Lane: Int64] = [:]
+        /// Entries without a readable header, buried at once, by lane.
+        package var malformed: [Lane: Int64] = [:]
         /// Jobs taken over from dead or stuck workers.
         package var reclaimed: Int64 = 0
         /// Entries that vanished while pending: data was lost by somebody's hand. Alarm above zero.
@@ -200,6 +202,7 @@ package final class RedisJobSource: JobSource, @unchecked Sendable {
             }
         }
         guard let parsed = JobHeader(encoded: header) else {
+            counters.malformed[stream.lane, default: 0] += 1
             await buryMalformed(stream, id: id, header: header, payload: payload)
             return nil
         }
