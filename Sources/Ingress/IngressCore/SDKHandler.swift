@@ -162,7 +162,8 @@ package final class SDKHandler: @unchecked Sendable {
             let result = await dependencies.sink.accept(
                 NewJob(
                     kind: kind, lane: lane, organization: organization, subject: appUserID, payload: payload(),
-                    limit: limit(bundleID, appUserID), traceparent: RequestIDs.traceparent(of: request)))
+                    limit: limit(bundleID, appUserID), shedding: kind == .identify ? .identify : .attribute,
+                    traceparent: RequestIDs.traceparent(of: request)))
             return answer(result) { success(organization) }
         }
     }
