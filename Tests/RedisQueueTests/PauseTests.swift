@@ -8,11 +8,12 @@ import Testing
 
 /// Orders to the queue (queue.md §7), at the level of scripts and fetches. cases/queue.md 61.
 @Suite struct PauseTests {
+    @discardableResult
     private func pause(
         _ bench: QueueBench, _ scope: QueueOrder.Scope, _ target: String, milliseconds: Int64? = nil
-    ) async throws {
+    ) async throws -> QueueOrder {
         try await bench.loop.run {
-            _ = try await QueueOrders(client: bench.client, keys: bench.keys).pause(
+            try await QueueOrders(client: bench.client, keys: bench.keys).pause(
                 scope, target, owner: "ops", reason: "incident \"7\"", milliseconds: milliseconds)
         }
     }
@@ -314,8 +315,7 @@ import Testing
 
     @Test func aShortPauseRunsOut() async throws {
         let bench = try await QueueBench.make()
-        try await pause(bench, .lane, "write", milliseconds: 500)
-        let until = try #require(try await orders(bench).first?.until)
+        let until = try #require(try await pause(bench, .lane, "write", milliseconds: 500).until)
         _ = try await bench.accept("user_1")
         let worker = try await bench.worker("w1")
         #expect(try await fetch(bench, worker, until: 1).count == 1)
