@@ -56,6 +56,8 @@ package struct QueueKeys: Sendable {
     }
     /// String, expires in 5 s: a process lives.
     package func live(_ process: String) -> String { "\(prefix)live:\(process)" }
+    /// Channel: answers to one ingress process.
+    package func reply(_ process: String) -> String { "\(prefix)reply:\(process)" }
     /// Hash: `version` and `body` of the published app directory.
     package var directory: String { "\(prefix)app:directory" }
     /// Hash: bundle id → dropped writes not yet copied to Postgres.
