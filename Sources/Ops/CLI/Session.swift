@@ -9,13 +9,20 @@ final class Session: Sendable {
     let time: any TimeSource
     /// Tells people of progress; goes to standard error.
     let progress: @Sendable (String) -> Void
+    /// Whether somebody watches the progress.
+    let isWatched: Bool
+    /// Makes the process go on when its terminal goes away.
+    let outliveTerminal: @Sendable () -> Void
     private let opened = Mutex<Administration?>(nil)
 
     init(
         environment: [String: String], time: any TimeSource = SystemTime(),
+        isWatched: Bool = false, outliveTerminal: @escaping @Sendable () -> Void = {},
         progress: @escaping @Sendable (String) -> Void = { _ in }
     ) {
         self.environment = environment
+        self.isWatched = isWatched
+        self.outliveTerminal = outliveTerminal
         self.time = time
         self.progress = progress
     }
