@@ -71,7 +71,7 @@ enum DeadLetterCommands {
         guard filter.ids != nil || line["all"] != nil else {
             throw OpsError(.usage, "give ids of dead letters, or --all")
         }
-        session.outliveTerminal()
+        StandardOutput.outliveTerminal()
         let progress = BulkProgress("dead retry", session)
         let result = try await session.administration().retryDeadLetters(filter) { progress.tell($0) }
         return answer(result, "put back", "can't be put back (no readable header, or purged)")
@@ -105,7 +105,7 @@ enum DeadLetterCommands {
                 document: .members(["matched": .int(count), "dryRun": .bool(true)]),
                 text: "\(count) dead letters would be thrown away; nothing was done. Add --yes to do it.\n")
         }
-        session.outliveTerminal()
+        StandardOutput.outliveTerminal()
         let progress = BulkProgress("dead purge", session)
         let result = try await session.administration().purgeDeadLetters(filter) { progress.tell($0) }
         return answer(result, "purged", "were retried")

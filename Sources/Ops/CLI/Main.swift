@@ -8,9 +8,10 @@ struct Main {
     static func main() async {
         StandardOutput.ignoreClosedPipes()
         let session = Session(
-            environment: Settings.processEnvironment(), isWatched: isatty(STDERR_FILENO) == 1,
-            outliveTerminal: { signal(SIGHUP, SIG_IGN) },
-            progress: { StandardOutput.complain("ratchet: \($0)\n") })
+            environment: Settings.processEnvironment(), isWatched: isatty(STDERR_FILENO) == 1
+        ) { line in
+            StandardOutput.complain("ratchet: \(line)\n")
+        }
         let output = await CommandLineTool(session: session).run(Array(CommandLine.arguments.dropFirst()))
         StandardOutput.complain(output.errors)
         StandardOutput.write(output.text)

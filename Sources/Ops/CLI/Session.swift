@@ -11,18 +11,15 @@ final class Session: Sendable {
     let progress: @Sendable (String) -> Void
     /// Whether somebody watches the progress.
     let isWatched: Bool
-    /// Makes the process go on when its terminal goes away.
-    let outliveTerminal: @Sendable () -> Void
     private let opened = Mutex<Administration?>(nil)
 
     init(
         environment: [String: String], time: any TimeSource = SystemTime(),
-        isWatched: Bool = false, outliveTerminal: @escaping @Sendable () -> Void = {},
+        isWatched: Bool = false,
         progress: @escaping @Sendable (String) -> Void = { _ in }
     ) {
         self.environment = environment
         self.isWatched = isWatched
-        self.outliveTerminal = outliveTerminal
         self.time = time
         self.progress = progress
     }

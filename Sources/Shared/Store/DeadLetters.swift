@@ -145,8 +145,8 @@ package enum DeadLetters {
             """,
             [
                 .int64s(letters.map(\.partition)), .int64s(letters.map(\.stamp)),
-                .texts(letters.map { cut($0.organization) }), .texts(letters.map(\.lane)),
-                .texts(letters.map { cut($0.kind) }), .texts(letters.map(\.entry)), headers.parameter,
+                .texts(letters.map(\.organization)), .texts(letters.map(\.lane)),
+                .texts(letters.map(\.kind)), .texts(letters.map(\.entry)), headers.parameter,
                 payloads.parameter, .texts(letters.map { cut($0.reason) }), .texts(letters.map { cut($0.error) }),
                 .int64s(letters.map(\.diedAt)),
             ]

@@ -74,14 +74,15 @@ extension QueueScripts {
             local function heavy()
                 return (redis.call('MEMORY', 'USAGE', KEYS[1]) or 0) > tonumber(ARGV[4])
             end
-            while gone < most and heavy() do
+            local stuck = false
+            while gone < most and heavy() and not stuck do
                 local went = redis.call('XTRIM', KEYS[1], 'MINID', '~', beyond, 'LIMIT', 100)
-                if went == 0 then break end
+                stuck = went == 0
                 gone = gone + went
             end
             if redis.call('XLEN', KEYS[1]) <= most then
+                if stuck then threshold = beyond end
                 gone = gone + redis.call('XTRIM', KEYS[1], 'MINID', '=', threshold)
-                if heavy() then gone = gone + redis.call('XTRIM', KEYS[1], 'MINID', '=', beyond) end
             end
             return gone
             """)
