@@ -30,9 +30,17 @@ struct WriterMain {
             let copier = DeadLetterCopier(
                 loop: loop, streams: DeadLetterStreams(client: worker.client, keys: worker.keys),
                 partitions: worker.keys.partitions, postgres: reads, log: context.log)
+            let shedding = ShedKeeper(
+                loop: loop, shedLevel: ShedLevel(client: worker.client, keys: worker.keys), log: context.log,
+                gauge: context.metrics.gauge(
+                    "ratchet_shed_level", "Intake refused for overload: 1 impressions, 2 identify too, 3 attribute too."
+                ))
             try await worker.run(
                 handler,
-                beside: [{ await publisher.runUntilCancelled() }, { await copier.runUntilCancelled() }])
+                beside: [
+                    { await publisher.runUntilCancelled() }, { await copier.runUntilCancelled() },
+                    { await shedding.runUntilCancelled() },
+                ])
             try await loop.run {
                 writes.close()
                 reads.close()
