@@ -63,6 +63,7 @@ import Testing
         #expect(try await entries(bench).first == "1042-1")
         // A slower writer that copied less tells so late.
         #expect(try await trim(bench, greedy, through: "1010-1", now: 9_000_000) == 0)
+        #expect(try await bench.command(["HGET", .text(bench.keys.copied(0)), "write"]).text == "1041-1")
         let next = try await bench.loop.run { try await greedy.uncopied(0) }
         #expect(next.first?.entry == "1042-1" && next.count == 32)
         #expect(next.first?.payload == Array("xxxxxxxxxx".utf8) && next.first?.reason == Array("poison".utf8))
@@ -189,6 +190,14 @@ import Testing
         #expect(later != nil)
         _ = try await bench.command(["ZREM", .text(bench.keys.due(0, .write)), .integer(stamp)])
         #expect(try await find(bench, 0, stamp) == .absent)
+    }
+
+    @Test func manyCopiedLettersDoNotHideThatAJobIsGone() async throws {
+        let bench = try await QueueBench.make(partitions: 1)
+        try await bury(bench, 5000)
+        #expect(try await find(bench, 0, 6_000_000) == .unknown(searched: 4096))
+        _ = try await trim(bench, streams(bench), through: "5999-1", now: 1)
+        #expect(try await find(bench, 0, 6_000_000) == .absent)
     }
 
     @Test func aJobFarFromItsStampIsFoundAmongManyAndNotBeyondTheBound() async throws {

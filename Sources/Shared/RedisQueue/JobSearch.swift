@@ -46,7 +46,8 @@ package struct JobSearch: Sendable {
     }
 
     /// Looks in every place where a job may be. Bounded: delayed jobs are found by their stamp, waiting ones near its
-    /// time, and else among the first 4,096 entries of each stream.
+    /// time, and else among the first 4,096 entries of each stream. Of the dead it looks at those that are not known to
+    /// be in Postgres; the others are Postgres' to say.
     package func find(_ partition: Int, stamp: Int64) async throws(RedisError) -> Finding {
         let last = try await client.command(["GET", .text(keys.clock(partition))]).int64
         // A wiped Redis has no clock, and knows nothing of earlier jobs.
@@ -58,11 +59,12 @@ package struct JobSearch: Sendable {
             var complete = true
             for lane in Lane.allCases {
                 if let place = try await delayed(partition, lane, stamp) { return .found(place) }
-                for (key, kind) in [
-                    (keys.lane(partition, lane), Place.Kind.waiting), (keys.parked(partition, lane), .parked),
-                    (keys.dead(partition, lane), .dead),
+                let copied = try await client.command(["HGET", .text(keys.copied(partition)), .text(lane.name)]).text
+                for (key, kind, from) in [
+                    (keys.lane(partition, lane), Place.Kind.waiting, "-"), (keys.parked(partition, lane), .parked, "-"),
+                    (keys.dead(partition, lane), .dead, copied.map { "(" + $0 } ?? "-"),
                 ] {
-                    let (entry, count, all) = try await scan(key, stamp)
+                    let (entry, count, all) = try await scan(key, stamp, from: from)
                     searched += count
                     complete = complete && all
                     if let entry { return .found(try await place(entry, kind, lane, key)) }
@@ -86,13 +88,13 @@ package struct JobSearch: Sendable {
     private typealias Entry = (id: String, header: JobHeader)
 
     private func scan(
-        _ key: String, _ stamp: Int64
+        _ key: String, _ stamp: Int64, from start: String
     ) async throws(RedisError) -> (entry: Entry?, searched: Int, complete: Bool) {
         let near = stamp / 1000
         let close = try await entries(
             key, from: "\(max(0, near - Self.nearMilliseconds))-0", to: "\(near + Self.nearMilliseconds)")
         if let entry = close.entries.first(where: { $0.header.stamp == stamp }) { return (entry, close.count, true) }
-        var from = "-"
+        var from = start
         var searched = 0
         while searched < Self.mostEntries {
             let page = try await entries(key, from: from, to: "+")
