@@ -30,16 +30,16 @@ struct Help: Sendable {
         if !command.positionals.isEmpty {
             text += "\nArguments:\n" + Self.aligned(command.positionals.map { ($0.name, $0.meaning) })
         }
-        let flags = command.flags.map { ("--\($0.name) \($0.value)", $0.meaning) }
+        let flags = command.flags.map { ($0.synopsis, $0.meaning) }
         text += "\nFlags:\n" + Self.aligned(flags + CommandLineParser.common.map { ("--" + $0.name, $0.meaning) })
         return text + "\n" + Self.exitCodes
     }
 
     /// The words and what follows them.
     static func synopsis(_ command: Command, withFlags: Bool) -> String {
-        var parts = command.words + command.positionals.map(\.name)
+        var parts = command.words + command.positionals.map { $0.isMany ? "[\($0.name)...]" : $0.name }
         for flag in command.flags where withFlags || flag.isRequired {
-            parts.append(flag.isRequired ? "--\(flag.name) \(flag.value)" : "[--\(flag.name) \(flag.value)]")
+            parts.append(flag.isRequired ? flag.synopsis : "[\(flag.synopsis)]")
         }
         if withFlags { parts.append("[--json]") }
         return parts.joined(separator: " ")

@@ -7,7 +7,9 @@ internal import Service
 struct Main {
     static func main() async {
         StandardOutput.ignoreClosedPipes()
-        let session = Session(environment: Settings.processEnvironment()) { line in
+        let session = Session(
+            environment: Settings.processEnvironment(), isWatched: isatty(STDERR_FILENO) == 1
+        ) { line in
             StandardOutput.complain("ratchet: \(line)\n")
         }
         let output = await CommandLineTool(session: session).run(Array(CommandLine.arguments.dropFirst()))

@@ -9,13 +9,17 @@ final class Session: Sendable {
     let time: any TimeSource
     /// Tells people of progress; goes to standard error.
     let progress: @Sendable (String) -> Void
+    /// Whether somebody watches the progress.
+    let isWatched: Bool
     private let opened = Mutex<Administration?>(nil)
 
     init(
         environment: [String: String], time: any TimeSource = SystemTime(),
+        isWatched: Bool = false,
         progress: @escaping @Sendable (String) -> Void = { _ in }
     ) {
         self.environment = environment
+        self.isWatched = isWatched
         self.time = time
         self.progress = progress
     }

@@ -38,6 +38,10 @@ package struct QueueKeys: Sendable {
     package func later(_ partition: Int, _ lane: Lane) -> String { self.lane(partition, lane) + ":later" }
     /// Stream: dead letters.
     package func dead(_ partition: Int, _ lane: Lane) -> String { self.lane(partition, lane) + ":dead" }
+    /// Hash: lane → the last dead letter known to be in Postgres.
+    package func copied(_ partition: Int) -> String { "\(prefix)q:{\(partition)}:copied" }
+    /// Hash with expiry: lane and entry of dead letters that were put back, until Postgres knows it.
+    package func redriven(_ partition: Int) -> String { "\(prefix)q:{\(partition)}:redriven" }
     /// Stream: jobs of a paused kind or organization.
     package func parked(_ partition: Int, _ lane: Lane) -> String { self.lane(partition, lane) + ":parked" }
     /// String: the last stamp given out.
