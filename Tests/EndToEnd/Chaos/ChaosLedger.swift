@@ -22,8 +22,8 @@ final class ChaosLedger: Sendable {
         var nextPerson = 0
         var window = 0
         var people: [Person] = []
-        /// Monotonic nanoseconds of each acknowledgement, in order.
-        var acknowledged: [Int64] = []
+        /// Monotonic nanoseconds of each acknowledgement, in order, and of its request.
+        var acknowledged: [(sent: Int64, at: Int64)] = []
         var refused = 0
         var broken = 0
         var ending = false
@@ -60,13 +60,13 @@ final class ChaosLedger: Sendable {
         }
     }
 
-    /// Monotonic nanoseconds of the first acknowledgement after a moment.
-    func firstAcknowledgement(after moment: Int64) -> Int64? {
+    /// Monotonic nanoseconds of the first acknowledgement of a request that was sent after a moment.
+    func firstAcknowledgement(ofRequestsAfter moment: Int64) -> Int64? {
         state.withLock { state in
             var first: Int64?
-            for time in state.acknowledged.reversed() {
-                guard time >= moment else { break }
-                first = time
+            for (sent, at) in state.acknowledged.reversed() {
+                guard at >= moment else { break }
+                if sent >= moment { first = at }
             }
             return first
         }
@@ -114,6 +114,7 @@ final class ChaosLedger: Sendable {
         while !state.withLock({ $0.abandoned }) {
             do {
                 attempts += 1
+                let sent = time.monotonicNanoseconds
                 let response = try await poster.exchange(call)
                 if response.status == 200 {
                     guard response.text.contains("\"stored\":false") == call.isDropped else {
@@ -121,7 +122,7 @@ final class ChaosLedger: Sendable {
                     }
                     let now = time.monotonicNanoseconds
                     let window = state.withLock { state in
-                        state.acknowledged.append(now)
+                        state.acknowledged.append((sent, now))
                         return state.window
                     }
                     return Entry(attempts: attempts, window: window)

@@ -51,7 +51,8 @@ struct ChaosReport: Sendable {
     private static func range(_ values: [Double]) -> String {
         let sorted = values.sorted()
         guard let most = sorted.last else { return "" }
-        return sorted.count == 1 ? number(most) : "\(number(sorted[sorted.count / 2])) (max \(number(most)))"
+        let median = (sorted[(sorted.count - 1) / 2] + sorted[sorted.count / 2]) / 2
+        return sorted.count == 1 ? number(most) : "\(number(median)) (max \(number(most)))"
     }
 
     private static func number(_ value: Double) -> String {

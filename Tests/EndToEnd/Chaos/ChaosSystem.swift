@@ -97,10 +97,10 @@ final class ChaosSystem: Sendable {
 
     // MARK: - Processes
 
-    private func kill(_ victims: [RatchetProcess]) -> Injected {
-        let end = now
+    func kill(_ victims: [RatchetProcess]) -> Injected {
         ends.withLock { $0 += victims.count }
-        return Injected(end: end) { [system] in
+        for victim in victims { victim.kill(SIGKILL) }
+        return Injected(end: now) { [system] in
             try await withThrowingTaskGroup(of: Void.self) { group in
                 for victim in victims {
                     group.addTask {
@@ -209,6 +209,11 @@ final class ChaosSystem: Sendable {
             }
         }
         return sums
+    }
+
+    /// Jobs in the hands of writers. Call on the loop.
+    func pendingWrites() async throws -> Int64 {
+        try await QueueStatistics(client: system.client, keys: system.keys).lanes()[Lane.write.rawValue].pending
     }
 
     /// Whether every job that came before a moment (wall milliseconds) has left its lane: the oldest entry of a stream
