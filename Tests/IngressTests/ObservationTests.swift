@@ -109,6 +109,8 @@ import Testing
                 #"ratchet_http_answers_total{route="attribute",status="200"} 2"#,
                 #"ratchet_calls_refused_total{code="malformed_json"} 1"#,
                 #"ratchet_calls_refused_total{code="invalid_token"} 1"#,
+                #"ratchet_calls_refused_total{code="rate_limited"} 2"#,
+                #"ratchet_calls_refused_total{code="method_not_allowed"} 1"#,
                 #"ratchet_ignored_fields_total{field="locale"} 4"#,
                 #"ratchet_ignored_fields_total{field="jws"} 1"#,
                 #"ratchet_oddities_total{kind="odd_user_id"} 4"#,

@@ -99,6 +99,18 @@ import Testing
                 try await QueueSeed(client: bench.client, keys: other).seed()
             }
         }
+        // Also by those that only use it, at their start.
+        await #expect(throws: QueueSeed.Mismatch.self) {
+            try await bench.loop.run {
+                let other = QueueKeys(prefix: bench.keys.prefix, partitions: 4)
+                try await QueueSeed(client: bench.client, keys: other).checkShape()
+            }
+        }
+        try await bench.loop.run {
+            try await QueueSeed(client: bench.client, keys: bench.keys).checkShape()
+            let unseeded = QueueKeys(prefix: bench.keys.prefix + "none:", partitions: 4)
+            try await QueueSeed(client: bench.client, keys: unseeded).checkShape()
+        }
     }
 
     @Test func theThirtyFirstWriteAtOnceIsLimitedWithWholeSeconds() async throws {
@@ -176,6 +188,85 @@ import Testing
             }
         }
         await server.remove()
+    }
+
+    @Test func anOverloadedQueueShedsIdentifyBeforeAttributeAndLiveCallsNever() async throws {
+        let bench = try await QueueBench.make(partitions: 1)
+        func accept(_ shedding: NewJob.Shedding) async throws -> AcceptResult {
+            try await bench.loop.run {
+                await bench.sink.accept(
+                    NewJob(
+                        kind: .identify, lane: .write, organization: "demo", subject: "u", payload: [],
+                        shedding: shedding))
+            }
+        }
+        for (level, refused) in [
+            (0, []), (1, [NewJob.Shedding.impressions]), (2, [.impressions, .identify]),
+            (3, [.impressions, .identify, .attribute]),
+        ] {
+            _ = try await bench.command(["HSET", .text(bench.keys.meta(0)), "shed", .integer(Int64(level))])
+            for shedding in NewJob.Shedding.allCases {
+                let result = try await accept(shedding)
+                #expect((result == .shed) == refused.contains(shedding), "\(shedding) at level \(level)")
+            }
+        }
+    }
+
+    @Test func theLevelFollowsMemoryAndAge() {
+        func level(_ memory: Double, _ minutes: Int64) -> NewJob.Shedding {
+            ShedLevel.level(ShedLevel.Load(memory: memory, oldestMilliseconds: minutes * 60_000))
+        }
+        #expect(level(0.5, 0) == .never)
+        #expect(level(0.8, 0) == .impressions)
+        #expect(level(0.9, 0) == .identify)
+        #expect(level(0.95, 0) == .attribute)
+        #expect(level(0.1, 10) == .impressions)
+        #expect(level(0.1, 30) == .identify)
+        #expect(level(0.1, 10_000) == .identify)
+        #expect(level(0.96, 30) == .attribute)
+    }
+
+    @Test func aFullRedisRaisesTheLevelAndAnEmptiedOneLowersIt() async throws {
+        let server = try await TestRedis.start()
+        let bench = try await QueueBench.make(redis: server)
+        let shed = ShedLevel(client: bench.client, keys: bench.keys)
+        let used = Int64(2_000_000)
+        #expect(try await bench.loop.run { try await shed.update() } == .never)
+        _ = try await bench.command(["CONFIG", "SET", "maxmemory", .integer(used)])
+        let full = try await bench.loop.run { try await shed.load() }
+        _ = try await bench.command(["CONFIG", "SET", "maxmemory", .integer(Int64(full.memory * Double(used) / 0.92))])
+        #expect(try await bench.loop.run { try await shed.update() } == .identify)
+        #expect(try await bench.command(["HGET", .text(bench.keys.meta(1)), "shed"]).text == "2")
+        _ = try await bench.command(["CONFIG", "SET", "maxmemory", "0"])
+        #expect(try await bench.loop.run { try await shed.update() } == .never)
+        #expect(try await bench.command(["HGET", .text(bench.keys.meta(1)), "shed"]).text == "0")
+        await server.remove()
+    }
+
+    @Test func inReplicatedModeAWriteCountsOnlyOnceEnoughReplicasHaveIt() async throws {
+        let primary = try await TestRedis.start(TestRedis.Options(tcp: true))
+        let replica = try await TestRedis.start(
+            TestRedis.Options(arguments: ["--replicaof", "127.0.0.1", "\(primary.port)"]))
+        var configuration = RedisJobSink.Configuration()
+        configuration.replicas = 1
+        let bench = try await QueueBench.make(redis: primary, configuration: configuration)
+        // The first answers may come before the replica has caught up.
+        var result = try await bench.accept("user_1")
+        for _ in 0..<20 {
+            if case .accepted = result { break }
+            result = try await bench.accept("user_1")
+        }
+        guard case .accepted = result else {
+            Issue.record("not accepted although a replica is there: \(result)")
+            return
+        }
+        await replica.stop()
+        guard case .unavailable = try await bench.accept("user_2") else {
+            Issue.record("accepted without a replica")
+            return
+        }
+        await replica.remove()
+        await primary.remove()
     }
 
     @Test func aRedisThatIsAwayIsAnAnswerNotALoss() async throws {

@@ -164,6 +164,7 @@ import Testing
         let worker = try await bench.worker("w1")
         #expect(try await bench.fetch(worker).count == 1)
         #expect(try await bench.dead(.write) == 2)
+        #expect(try await bench.loop.run { worker.counters.malformed } == [.write: 2])
     }
 
     @Test func liveJobsComeBeforeABulkBacklog() async throws {
@@ -190,6 +191,20 @@ import Testing
         for _ in 0..<5 where jobs.isEmpty { jobs = try await bench.fetch(worker) }
         #expect(jobs.count == 1)
         await server.remove()
+    }
+
+    @Test func aPartitionThatRefusesTakesNoJobOfAnotherAway() async throws {
+        let bench = try await QueueBench.make(partitions: 16)
+        var subjects: [String] = []
+        for index in 0..<100 where bench.keys.partition(organization: "demo", subject: "u\(index)") != 5 {
+            subjects.append("u\(index)")
+        }
+        for subject in subjects { _ = try await bench.accept(subject) }
+        _ = try await bench.command(["HDEL", .text(bench.keys.meta(5)), "seeded"])
+        let worker = try await bench.worker("w1")
+        var stamps: Set<Int64> = []
+        for _ in 0..<4 { stamps.formUnion(try await bench.fetch(worker, atMost: 1000).map(\.header.stamp)) }
+        #expect(stamps.count == subjects.count)
     }
 
     @Test func aWaitingFetchWakesForANewJob() async throws {

@@ -111,6 +111,9 @@ class Supervisor:
             os.set_blocking(end, False)
         signal.set_wakeup_fd(self.writer, warn_on_full_buffer=False)
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            # nohup asked for hang-ups to be ignored.
+            if number == signal.SIGHUP and signal.getsignal(number) == signal.SIG_IGN:
+                continue
             signal.signal(number, self._note_stop)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         self.parent = os.getppid()

@@ -40,6 +40,8 @@ package struct IngressCounters: Sendable {
         microseconds[route, default: 0] += nanoseconds / 1000
     }
 
+    mutating func count(refusal code: WireError.Code) { refused[code.rawValue, default: 0] += 1 }
+
     mutating func note(ignored: [OptionalField], oddities odd: [Oddity]) {
         for field in ignored { ignoredFields[field.rawValue, default: 0] += 1 }
         for oddity in odd { oddities[oddity.rawValue, default: 0] += 1 }

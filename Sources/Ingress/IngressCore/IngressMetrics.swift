@@ -52,8 +52,9 @@ package final class IngressMetrics: Sendable {
             "ratchet_http_answer_microseconds_total", "Time spent answering, waiting for the queue included.", "route",
             Self.routes)
         refused = family(
-            "ratchet_calls_refused_total", "Calls refused, by error code.", "code",
-            WireError.Code.allCases.map(\.rawValue))
+            "ratchet_calls_refused_total",
+            "Calls refused, by error code. What was no HTTP we answer is in ratchet_http_bad_requests_total.", "code",
+            WireError.Code.allCases.filter { $0 != .malformedRequest }.map(\.rawValue))
         ignored = family(
             "ratchet_ignored_fields_total", "Optional fields that were unusable.", "field",
             OptionalField.allCases.map(\.rawValue))

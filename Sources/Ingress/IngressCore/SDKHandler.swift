@@ -66,6 +66,7 @@ package final class SDKHandler: @unchecked Sendable {
         var response = await route(request)
         response.headers.append(("X-Request-Id", requestID))
         if response.status >= 500 {
+            counters.count(refusal: .serverError)
             dependencies.log.limited(
                 .warn, "a call could not be served",
                 ["status": response.status, "requestId": requestID, "reason": counters.lastUnavailable ?? ""])
@@ -98,12 +99,14 @@ package final class SDKHandler: @unchecked Sendable {
     private func route(_ request: HTTPRequest) async -> HTTPResponse {
         let identify = request.path == Self.identifyPath
         guard identify || request.path == Self.attributePath else {
+            counters.count(refusal: .notFound)
             return SDKAnswer.error(WireError(.notFound, "there is no such path"))
         }
         switch request.method {
         case .options: return SDKAnswer.options()
         case .post: break
         default:
+            counters.count(refusal: .methodNotAllowed)
             return SDKAnswer.error(
                 WireError(.methodNotAllowed, "only POST and OPTIONS are answered here"),
                 headers: [("Allow", "POST, OPTIONS")])
@@ -112,13 +115,14 @@ package final class SDKHandler: @unchecked Sendable {
         let now = dependencies.loop.time.monotonicNanoseconds
         if let seconds = dependencies.addresses.check(client, nowNanoseconds: now) {
             counters.addressLimited += 1
+            counters.count(refusal: .rateLimited)
             return SDKAnswer.limited(seconds: seconds)
         }
         do {
             return identify
                 ? try await self.identify(request, client) : try await attribute(request, client)
         } catch {
-            counters.refused[error.code.rawValue, default: 0] += 1
+            counters.count(refusal: error.code)
             return SDKAnswer.error(error)
         }
     }
@@ -158,7 +162,8 @@ package final class SDKHandler: @unchecked Sendable {
             let result = await dependencies.sink.accept(
                 NewJob(
                     kind: kind, lane: lane, organization: organization, subject: appUserID, payload: payload(),
-                    limit: limit(bundleID, appUserID), traceparent: RequestIDs.traceparent(of: request)))
+                    limit: limit(bundleID, appUserID), shedding: kind == .identify ? .identify : .attribute,
+                    traceparent: RequestIDs.traceparent(of: request)))
             return answer(result) { success(organization) }
         }
     }
@@ -211,6 +216,7 @@ package final class SDKHandler: @unchecked Sendable {
         case .accepted: return SDKAnswer.success(body())
         case .limited(let seconds):
             counters.limited += 1
+            counters.count(refusal: .rateLimited)
             return SDKAnswer.limited(seconds: seconds)
         case .shed: return SDKAnswer.unavailable("the service is busy")
         case .unavailable(let why):

@@ -71,6 +71,7 @@ struct IngressProcess {
         let keys = QueueKeys(prefix: settings.keyPrefix, partitions: settings.partitions)
         var intake = RedisJobSink.Configuration()
         intake.timeoutMilliseconds = Int64(settings.acceptTimeoutMilliseconds)
+        if settings.durability == .replicated { intake.replicas = settings.replicas }
         let sink = RedisJobSink(loop: loop, client: client, keys: keys, configuration: intake)
         let directory = DirectoryWatcher(loop: loop, published: PublishedDirectory(client: client, keys: keys))
         let drops = DropCounter(loop: loop, store: UnresolvedCounts(client: client, keys: keys))

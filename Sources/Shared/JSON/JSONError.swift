@@ -16,7 +16,7 @@ package struct JSONError: Error, Equatable, Sendable {
     }
 
     package let code: Code
-    /// One line of English, fit to be shown to the sender.
+    /// What the text is, fit to be shown to the sender after "the body is".
     package let message: String
 
     package init(_ message: String, code: Code = .unexpectedShape) {
@@ -29,11 +29,11 @@ package struct JSONError: Error, Equatable, Sendable {
         self.message =
             switch code {
             case .malformed: "not valid JSON"
-            case .tooDeep: "JSON is nested too deeply"
-            case .nulCharacter: "JSON strings must not hold U+0000"
-            case .duplicateMember: "JSON object names a member twice"
+            case .tooDeep: "JSON nested too deeply"
+            case .nulCharacter: "JSON with U+0000 in a string"
+            case .duplicateMember: "JSON that names a member twice"
             case .outOfMemory: "out of memory while reading JSON"
-            case .unexpectedShape: "JSON is not of the expected shape"
+            case .unexpectedShape: "JSON of another shape than expected"
             }
     }
 }

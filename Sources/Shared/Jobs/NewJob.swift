@@ -19,6 +19,23 @@ package struct NewJob: Sendable {
     /// At most `NewJob.maxPayloadBytes`.
     package var payload: [UInt8]
     package var limit: RateLimit?
+    /// When an overloaded queue refuses it.
+    package var shedding: Shedding
+
+    /// The order in which an overloaded queue refuses intake: what can be sent again at little loss goes first, calls
+    /// that somebody waits for go last. A level refuses its own class and all before it.
+    package enum Shedding: Int, Comparable, Sendable, CaseIterable {
+        /// Refused at no level: live calls.
+        case never = 0
+        /// Paywall impressions.
+        case impressions = 1
+        /// identify: sent again at the next launch anyhow.
+        case identify = 2
+        /// attribute: money.
+        case attribute = 3
+
+        package static func < (a: Shedding, b: Shedding) -> Bool { a.rawValue < b.rawValue }
+    }
 
     /// A payload larger than this is a bug of its maker: bodies have smaller caps of their own, and Redis holds every
     /// waiting payload in memory.
@@ -26,7 +43,8 @@ package struct NewJob: Sendable {
 
     package init(
         kind: JobKind, version: Int = 1, lane: Lane, organization: String, subject: String, payload: [UInt8],
-        limit: RateLimit? = nil, expiresMilliseconds: Int64 = 0, traceparent: String = "", replyTo: String = "",
+        limit: RateLimit? = nil, shedding: Shedding = .never, expiresMilliseconds: Int64 = 0, traceparent: String = "",
+        replyTo: String = "",
         correlationID: String = ""
     ) {
         self.kind = kind
@@ -36,6 +54,7 @@ package struct NewJob: Sendable {
         self.subject = subject
         self.payload = payload
         self.limit = limit
+        self.shedding = shedding
         self.expiresMilliseconds = expiresMilliseconds
         self.traceparent = traceparent
         self.replyTo = replyTo

@@ -21,6 +21,7 @@ package enum QueueConnection {
         let durability =
             RedisRequirements.Durability(rawValue: settings.durability.rawValue) ?? RedisRequirements.Durability.fsync
         let unchecked = settings.redisUnchecked
+        let keys = QueueKeys(prefix: settings.keyPrefix, partitions: settings.partitions)
         return try await loop.run {
             let client = RedisClient(loop: loop, address: address, configuration: configuration)
             guard await client.waitUntilConnected(milliseconds: connectMilliseconds) else {
@@ -35,6 +36,12 @@ package enum QueueConnection {
                         .configuration,
                         problems.map { "\($0.message); type: \($0.remedy)" }.joined(separator: "\n"))
                 }
+            }
+            do {
+                try await QueueSeed(client: client, keys: keys).checkShape()
+            } catch let error as QueueSeed.Mismatch {
+                await client.close()
+                throw ServiceError(.configuration, error.message)
             }
             return client
         }

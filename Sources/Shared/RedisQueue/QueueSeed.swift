@@ -15,6 +15,22 @@ package struct QueueSeed: Sendable {
         package let message: String
     }
 
+    /// Refuses a queue that was made in another form. A queue that nobody has seeded yet fits.
+    /// - Throws: `Mismatch`, or `RedisError` when Redis is away.
+    package func checkShape() async throws {
+        let answer = try await client.command(["HMGET", .text(keys.meta(0)), "layout", "partitions"])
+        let stands = answer.elements?.compactMap(\.text) ?? []
+        if !stands.isEmpty { try check(stands) }
+    }
+
+    private func check(_ stands: [String]) throws(Mismatch) {
+        guard stands != [String(QueueKeys.layoutVersion), String(keys.partitions)] else { return }
+        throw Mismatch(
+            message: "the queue in Redis has layout \(stands.first ?? "?") and \(stands.last ?? "?") partitions,"
+                + " this program wants layout \(QueueKeys.layoutVersion) and \(keys.partitions)"
+                + " (RATCHET_PARTITIONS)")
+    }
+
     /// Whether every partition is seeded, or nil when Redis doesn't answer.
     package func isSeeded() async -> Bool? {
         let answers = await client.pipeline((0..<keys.partitions).map { ["HGET", .text(keys.meta($0)), "seeded"] })
@@ -34,14 +50,7 @@ package struct QueueSeed: Sendable {
             let answer = try await client.evaluate(
                 QueueScripts.seed, keys: [.text(keys.meta(partition))],
                 arguments: [.integer(Int64(QueueKeys.layoutVersion)), .integer(Int64(keys.partitions))])
-            let stands = answer.elements?.map { $0.text ?? "?" } ?? []
-            if stands != [String(QueueKeys.layoutVersion), String(keys.partitions)] {
-                throw Mismatch(
-                    message:
-                        "the queue in Redis has layout \(stands.first ?? "?") and \(stands.last ?? "?") partitions,"
-                        + " this program wants layout \(QueueKeys.layoutVersion) and \(keys.partitions)"
-                        + " (RATCHET_PARTITIONS)")
-            }
+            try check(answer.elements?.map { $0.text ?? "?" } ?? [])
         }
     }
 }

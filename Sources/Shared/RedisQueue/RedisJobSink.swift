@@ -47,6 +47,8 @@ package final class RedisJobSink: JobSink, @unchecked Sendable {
     private var underWay: [Bool]
     private var flushPlanned = false
 
+    /// How long replicas may take. They usually need a millisecond; one that needs a second is as good as gone.
+    private static let replicationMilliseconds: Int64 = 1000
     /// Most writes one call carries: 64 × 20 µs keeps the slowest script near 1 ms.
     private static let mostPerCall = 64
 
@@ -128,7 +130,7 @@ package final class RedisJobSink: JobSink, @unchecked Sendable {
         var arguments: [RedisArgument] = [
             .integer(Int64(batch.count)), .integer(cap == 0 ? 0 : Int64(max(1, cap / keys.partitions))),
         ]
-        arguments.reserveCapacity(2 + 7 * batch.count)
+        arguments.reserveCapacity(2 + 8 * batch.count)
         for entry in batch {
             let job = entry.job
             if let limitKey = entry.limitKey { callKeys.append(.text(limitKey)) }
@@ -143,6 +145,7 @@ package final class RedisJobSink: JobSink, @unchecked Sendable {
                         expiresMilliseconds: job.expiresMilliseconds, traceparent: job.traceparent,
                         replyTo: job.replyTo, correlationID: job.correlationID)))
             arguments.append(.bytes(job.payload))
+            arguments.append(.integer(Int64(job.shedding.rawValue)))
         }
         do {
             let answer = try await client.evaluate(
@@ -153,10 +156,25 @@ package final class RedisJobSink: JobSink, @unchecked Sendable {
             guard items.count == batch.count else {
                 return Array(repeating: .unavailable("redis answered in another form"), count: batch.count)
             }
-            return items.map(Self.result)
+            let results = items.map(Self.result)
+            return configuration.replicas > 0 ? try await replicated(results, partition) : results
         } catch {
             return Array(repeating: .unavailable("redis: \(error.message)"), count: batch.count)
         }
+    }
+
+    /// Waits until enough replicas have the batch. Without them its writes are not accepted, though they are stored:
+    /// sent again, they merge with themselves.
+    private func replicated(
+        _ results: [AcceptResult], _ partition: Int
+    ) async throws(RedisError) -> [AcceptResult] {
+        let stored: (AcceptResult) -> Bool = { if case .accepted = $0 { true } else { false } }
+        guard results.contains(where: stored) else { return results }
+        let answer = try await client.command([
+            "WAIT", .integer(Int64(configuration.replicas)), .integer(Self.replicationMilliseconds),
+        ])
+        guard (answer.int64 ?? 0) < configuration.replicas else { return results }
+        return results.map { stored($0) ? .unavailable("too few replicas have the write") : $0 }
     }
 
     private static func result(_ item: RedisValue) -> AcceptResult {

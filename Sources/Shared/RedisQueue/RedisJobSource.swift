@@ -11,6 +11,8 @@ package final class RedisJobSource: JobSource, @unchecked Sendable {
     package struct Counters: Sendable {
         /// Jobs handed out, by lane.
         package var fetched: [Lane: Int64] = [:]
+        /// Entries without a readable header, buried at once, by lane.
+        package var malformed: [Lane: Int64] = [:]
         /// Jobs taken over from dead or stuck workers.
         package var reclaimed: Int64 = 0
         /// Entries that vanished while pending: data was lost by somebody's hand. Alarm above zero.
@@ -111,6 +113,7 @@ package final class RedisJobSource: JobSource, @unchecked Sendable {
 
     private func fetchReady(atMost count: Int) async -> [FetchedJob] {
         var jobs: [FetchedJob] = []
+        var anyFailed = false
         for lane in [streams[0].lane, streams[streams.count - 1].lane] {
             let ready = streams.indices.filter { streams[$0].lane == lane && streams[$0].ready }
             guard !ready.isEmpty, jobs.count < count, !stopping else { continue }
@@ -125,6 +128,8 @@ package final class RedisJobSource: JobSource, @unchecked Sendable {
                 return await group.reduce(into: [(Int, Answer)]()) { $0.append($1) }
             }
             var refused = false
+            var failed = false
+            // Every answer is looked at, whatever became of the others: what was handed out is in this worker's hands.
             for (index, answer) in answers {
                 switch answer {
                 case .entries(let found, let lastID):
@@ -132,16 +137,15 @@ package final class RedisJobSource: JobSource, @unchecked Sendable {
                     streams[index].ready = found.count >= perStream
                     jobs.append(contentsOf: found)
                 case .refused: refused = true
-                case .unseeded, .failed:
-                    isSeeded = false
-                    return jobs
+                case .unseeded, .failed: failed = true
                 }
             }
-            isSeeded = true
-            lastFetchOK = loop.time.monotonicNanoseconds
+            anyFailed = anyFailed || failed
+            if !failed { lastFetchOK = loop.time.monotonicNanoseconds }
             if refused && jobs.isEmpty { await loop.sleep(milliseconds: Self.refusedMilliseconds) }
             rotate(lane)
         }
+        isSeeded = !anyFailed
         return jobs
     }
 
@@ -198,6 +202,7 @@ package final class RedisJobSource: JobSource, @unchecked Sendable {
             }
         }
         guard let parsed = JobHeader(encoded: header) else {
+            counters.malformed[stream.lane, default: 0] += 1
             await buryMalformed(stream, id: id, header: header, payload: payload)
             return nil
         }

@@ -9,6 +9,7 @@ package import Service
 package final class WorkerMetrics: Sendable {
     private let outcomes: MetricFamily<Counter>
     private let fetched: [Lane: CopiedCounter]
+    private let malformed: [Lane: CopiedCounter]
     private let reclaimed: CopiedCounter
     private let lost: CopiedCounter
     private let promoted: CopiedCounter
@@ -22,7 +23,9 @@ package final class WorkerMetrics: Sendable {
     let inHand: Gauge
 
     private static let publishMilliseconds: Int64 = 1000
-    private static let outcomeNames = ["done", "forward", "retry", "later", "unsupported", "dead", "poison"]
+    private static let outcomeNames = [
+        "done", "forward", "retry", "later", "unsupported", "dead", "poison", "malformed",
+    ]
 
     package init(_ metrics: Metrics, stage: Stage) {
         let lanes = stage.lanes.map(\.name)
@@ -31,6 +34,8 @@ package final class WorkerMetrics: Sendable {
             labels: ["lane": lanes, "outcome": Self.outcomeNames])
         let fetched = metrics.counters("ratchet_jobs_fetched_total", "Jobs fetched.", labels: ["lane": lanes])
         self.fetched = stage.lanes.reduce(into: [:]) { $0[$1] = CopiedCounter(fetched[$1.name]) }
+        let outcomes = outcomes
+        malformed = stage.lanes.reduce(into: [:]) { $0[$1] = CopiedCounter(outcomes[$1.name, "malformed"]) }
         reclaimed = CopiedCounter(
             metrics.counter("ratchet_jobs_reclaimed_total", "Jobs taken over from dead or stuck workers."))
         lost = CopiedCounter(
@@ -56,9 +61,17 @@ package final class WorkerMetrics: Sendable {
     func count(_ lane: Lane, _ outcome: String) { outcomes[lane.name, outcome].add() }
 
     /// Copies what the queue's side of the worker has counted, once a second.
-    func copyUntilCancelled(loop: EventLoop, source: RedisJobSource) async {
+    func copyUntilCancelled(loop: EventLoop, source: RedisJobSource, log: Log) async {
+        var buried: Int64 = 0
         while !Task.isCancelled {
             let counters = source.counters
+            for (lane, count) in counters.malformed { malformed[lane]?.copy(count) }
+            let all = counters.malformed.values.reduce(0, +)
+            if all > buried {
+                log.warn(
+                    "entries were buried", ["count": all - buried, "reason": "malformed: no readable header"])
+                buried = all
+            }
             for (lane, count) in counters.fetched { fetched[lane]?.copy(count) }
             reclaimed.copy(counters.reclaimed)
             lost.copy(counters.lostWhilePending)

@@ -56,7 +56,7 @@ package struct WorkerProcess: Sendable {
         addReadiness(source)
         var tasks = [
             loop.spawn { await source.promoteUntilCancelled() }, loop.spawn { await source.reclaimUntilCancelled() },
-            loop.spawn { await metrics.copyUntilCancelled(loop: self.loop, source: source) },
+            loop.spawn { await metrics.copyUntilCancelled(loop: self.loop, source: source, log: self.context.log) },
         ]
         tasks += beside.map { body in loop.spawn(body) }
         let beating = loop.spawn { await live.run() }

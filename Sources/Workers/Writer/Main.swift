@@ -27,7 +27,13 @@ struct WriterMain {
             let handler = WriteHandler(loop: loop, postgres: writes) { metrics.add($0) }
             let publisher = DirectoryPublisher(
                 loop: loop, client: worker.client, keys: worker.keys, postgres: reads, log: context.log)
-            try await worker.run(handler, beside: [{ await publisher.runUntilCancelled() }])
+            let shedding = ShedKeeper(
+                loop: loop, shedLevel: ShedLevel(client: worker.client, keys: worker.keys), log: context.log,
+                gauge: context.metrics.gauge(
+                    "ratchet_shed_level", "Intake refused for overload: 1 impressions, 2 identify too, 3 attribute too."
+                ))
+            try await worker.run(
+                handler, beside: [{ await publisher.runUntilCancelled() }, { await shedding.runUntilCancelled() }])
             try await loop.run {
                 writes.close()
                 reads.close()

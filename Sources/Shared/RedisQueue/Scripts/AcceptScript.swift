@@ -8,14 +8,15 @@ extension QueueScripts {
     /// KEYS: 1 meta, 2 clock, 3 stats, 4 backlog, 5–8 the lanes in `Lane` order, 9… limit keys
     /// ARGV: 1 number of writes, 2 backlog cap of an organization in this partition (0: none); then for each write:
     ///   lane (1–4), index of its limit key in KEYS (0: none), limit a minute, organization,
-    ///   header before the stamp, header after the enqueued time, payload
+    ///   header before the stamp, header after the enqueued time, payload, the shed level that refuses it (0: none does)
     /// Answers `unseeded`, or one item a write: a stamp, `L` + whole seconds when limited, `S` when shed.
     static let accept = RedisScript(
         name: "accept",
         source: """
             #!lua
-            local seeded = redis.call('HGET', KEYS[1], 'seeded')
-            if seeded ~= '1' then return 'unseeded' end
+            local meta = redis.call('HMGET', KEYS[1], 'seeded', 'shed')
+            if meta[1] ~= '1' then return 'unseeded' end
+            local level = tonumber(meta[2] or '0')
             local names = {'verify.live', 'verify', 'write.live', 'write'}
             local time = redis.call('TIME')
             local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
@@ -25,10 +26,15 @@ extension QueueScripts {
             local waiting, added, taken, answers = {}, {}, {0, 0, 0, 0}, {}
             local limited, shed = 0, 0
             for n = 1, tonumber(ARGV[1]) do
-                local a = 3 + (n - 1) * 7
+                local a = 3 + (n - 1) * 8
                 local lane, organization = tonumber(ARGV[a]), ARGV[a + 3]
                 local refused = nil
-                if cap > 0 then
+                local sheds = tonumber(ARGV[a + 7])
+                if sheds > 0 and level >= sheds then
+                    refused = 'S'
+                    shed = shed + 1
+                end
+                if not refused and cap > 0 then
                     if not waiting[organization] then
                         waiting[organization] = tonumber(redis.call('HGET', KEYS[4], organization) or '0')
                     end

@@ -1,0 +1,33 @@
+internal import EventLoop
+internal import Jobs
+internal import Redis
+internal import RedisQueue
+internal import Service
+
+/// Keeps the queue's shed level in step with its load. Every writer does this; all of them see and write the same.
+struct ShedKeeper: Sendable {
+    let loop: EventLoop
+    let shedLevel: ShedLevel
+    let log: Log
+    let gauge: Gauge
+
+    /// A level follows the load within two seconds: memory fills in minutes, not in seconds.
+    private static let lookMilliseconds: Int64 = 2000
+
+    func runUntilCancelled() async {
+        var last = NewJob.Shedding.never
+        while !Task.isCancelled {
+            do {
+                let level = try await shedLevel.update()
+                gauge.set(level.rawValue)
+                if level != last {
+                    log.warn("the shed level changed", ["from": last.rawValue, "to": level.rawValue])
+                    last = level
+                }
+            } catch {
+                log.limited(.warn, "redis is away; the shed level stays as it was", ["text": error.message])
+            }
+            await loop.sleep(milliseconds: Self.lookMilliseconds)
+        }
+    }
+}
