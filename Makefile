@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help run test lint build setup clean clean-data
+.PHONY: help run test chaos lint build setup clean clean-data
 
 help: ## List these commands.
 	@echo 'Ratchet. Commands:'
@@ -11,12 +11,22 @@ help: ## List these commands.
 	@echo '  RATCHET_DATA          data, sockets and logs of make run (.ratchet)'
 	@echo '  RATCHET_BIN_DIR       make run takes the binaries from there and builds nothing'
 	@echo '  RATCHET_SHARED        vectors and certificates of the tests (../shared)'
+	@echo '  RATCHET_CHAOS_SECONDS         make chaos draws faults for so long (1200); each comes once anyway'
+	@echo '  RATCHET_CHAOS_OUTAGE_SECONDS  length of an outage in make chaos (120)'
+	@echo '  RATCHET_CHAOS_SEED            order of the faults in make chaos (random, printed)'
+	@echo '  RATCHET_CHAOS_REPORT          file that make chaos writes its table to'
 
 run: setup ## Start all of Ratchet with a private Redis and Postgres; Ctrl-C stops it.
 	@exec python3 deploy/dev/run.py
 
 test: setup ## Build and run every test: unit, integration, end to end, and make run itself.
 	@exec deploy/dev/test.sh
+
+chaos: setup ## Break everything at random for 20 minutes under load, and print what it did to whom.
+	swift build --build-tests --explicit-target-dependency-import-check error
+	RATCHET_CHAOS_SECONDS=$${RATCHET_CHAOS_SECONDS:-1200} \
+	    RATCHET_CHAOS_OUTAGE_SECONDS=$${RATCHET_CHAOS_OUTAGE_SECONDS:-120} \
+	    swift test --skip-build --explicit-target-dependency-import-check error --no-parallel --filter ChaosTests
 
 lint: ## Check the format of Swift, the syntax of scripts, and the headers of the C targets.
 	@exec deploy/dev/lint.sh

@@ -9,29 +9,48 @@ import Store
 import TestSupport
 import Wire
 
-/// Redis, Postgres, an organization with an app, and the three processes, all of one test's own.
+/// Redis, Postgres, an organization with an app, and the processes, all of one test's own.
 final class RunningSystem: Sendable {
+    /// What differs from test to test.
+    struct Layout {
+        /// Nil takes the server that all tests share, which nobody may stop.
+        var database: TestPostgres?
+        /// How many verifiers and how many writers.
+        var workers = 1
+        /// Variables on top of the usual ones.
+        var environment: [String: String] = [:]
+    }
+
     let redis: TestRedis
+    let database: TestPostgres
+    let schema: String
     let ingress: RatchetProcess
-    let verifier: RatchetProcess
-    let writer: RatchetProcess
+    let verifiers: [RatchetProcess]
+    let writers: [RatchetProcess]
     let port: Int
-    private let loop: EventLoop
-    private let postgres: PostgresClient
-    private let client: RedisClient
-    private let keys: QueueKeys
+    let loop: EventLoop
+    let postgres: PostgresClient
+    let client: RedisClient
+    let keys: QueueKeys
     private let folder: String
+
+    var verifier: RatchetProcess { verifiers[0] }
+    var writer: RatchetProcess { writers[0] }
+    var processes: [RatchetProcess] { [ingress] + verifiers + writers }
 
     private static let organization = "demo"
 
     private init(
-        redis: TestRedis, ingress: RatchetProcess, verifier: RatchetProcess, writer: RatchetProcess, port: Int,
-        loop: EventLoop, postgres: PostgresClient, client: RedisClient, keys: QueueKeys, folder: String
+        redis: TestRedis, database: TestPostgres, schema: String, ingress: RatchetProcess,
+        verifiers: [RatchetProcess], writers: [RatchetProcess], port: Int, loop: EventLoop, postgres: PostgresClient,
+        client: RedisClient, keys: QueueKeys, folder: String
     ) {
         self.redis = redis
+        self.database = database
+        self.schema = schema
         self.ingress = ingress
-        self.verifier = verifier
-        self.writer = writer
+        self.verifiers = verifiers
+        self.writers = writers
         self.port = port
         self.loop = loop
         self.postgres = postgres
@@ -40,12 +59,12 @@ final class RunningSystem: Sendable {
         self.folder = folder
     }
 
-    static func start(extraRoots: String) async throws -> RunningSystem {
+    static func start(extraRoots: String, _ layout: Layout = Layout()) async throws -> RunningSystem {
         let redis = try await TestRedis.start(
             TestRedis.Options(
                 appendOnly: true, appendFsync: "always", maxMemory: "1gb",
                 arguments: ["--maxmemory-policy", "noeviction"]))
-        let database = try TestPostgres.shared.get()
+        let database = try layout.database ?? TestPostgres.shared.get()
         let schema = database.schema()
         let loop = EventLoop(name: "end-to-end")
         let postgres = PostgresClient(
@@ -58,14 +77,18 @@ final class RunningSystem: Sendable {
         let environment = [
             "RATCHET_MODE": "development", "RATCHET_SECRET": String(repeating: "s", count: 32),
             "RATCHET_REDIS_URL": redis.url, "RATCHET_PG": database.conninfo, "RATCHET_PG_SCHEMA": schema,
-            "RATCHET_KEY_PREFIX": keys.prefix, "RATCHET_RUN_DIR": folder, "RATCHET_INGRESS_PORT": "0",
+            "RATCHET_KEY_PREFIX": keys.prefix, "RATCHET_INGRESS_PORT": "0",
             "RATCHET_EXTRA_APPLE_ROOTS": folder + "/roots.pem", "RATCHET_LOG_LEVEL": "info",
-        ]
-        let writer = RatchetProcess("ratchet-writer", environment: environment)
-        let verifier = RatchetProcess("ratchet-verifier", environment: environment)
-        let ingress = RatchetProcess("ratchet-ingress", environment: environment)
-        try await writer.start(untilItSays: "queue seeded")
-        try await verifier.start()
+        ].merging(layout.environment) { $1 }
+        // Files in the run folder are named after the program, so a second one of a kind has a folder of its own.
+        func process(_ name: String, _ number: Int = 0) -> RatchetProcess {
+            RatchetProcess(name, environment: environment.merging(["RATCHET_RUN_DIR": "\(folder)/\(number)"]) { $1 })
+        }
+        let writers = (0..<layout.workers).map { process("ratchet-writer", $0) }
+        let verifiers = (0..<layout.workers).map { process("ratchet-verifier", $0) }
+        let ingress = process("ratchet-ingress")
+        try await writers[0].start(untilItSays: "queue seeded")
+        for worker in writers.dropFirst() + verifiers { try await worker.start() }
         try await ingress.start(untilItSays: "\"listening\"")
         let client = try await loop.run {
             let client = RedisClient(loop: loop, address: redis.address, configuration: RedisClientConfiguration())
@@ -74,8 +97,8 @@ final class RunningSystem: Sendable {
         }
         let port = ingress.lines.compactMap(listeningPort).last ?? 0
         return RunningSystem(
-            redis: redis, ingress: ingress, verifier: verifier, writer: writer, port: port, loop: loop,
-            postgres: postgres, client: client, keys: keys, folder: folder)
+            redis: redis, database: database, schema: schema, ingress: ingress, verifiers: verifiers, writers: writers,
+            port: port, loop: loop, postgres: postgres, client: client, keys: keys, folder: folder)
     }
 
     private static func prepare(_ postgres: PostgresClient) async throws {
@@ -240,14 +263,12 @@ final class RunningSystem: Sendable {
 
     /// The last words of every process, for a failure's report.
     var tails: String {
-        [ingress, verifier, writer].map { "\($0.name):\n" + $0.lines.suffix(8).joined(separator: "\n") }
+        processes.map { "\($0.name):\n" + $0.lines.suffix(8).joined(separator: "\n") }
             .joined(separator: "\n")
     }
 
     func stop() async {
-        await ingress.stop()
-        await verifier.stop()
-        await writer.stop()
+        for process in processes { await process.stop() }
         try? await loop.run { [client, postgres] in
             await client.close()
             postgres.close()

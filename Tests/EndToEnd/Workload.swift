@@ -11,6 +11,8 @@ struct Workload {
         let body: String
         /// The bundle is nobody's: answered `stored: false` and dropped.
         var isDropped = false
+        /// The purchase that it links, for an attribute call.
+        var lineage: String?
     }
 
     struct Customer: Equatable, Sendable {
@@ -42,10 +44,11 @@ struct Workload {
 
     /// - Parameters:
     ///   - count: people; each sends eight writes.
+    ///   - first: number of the first of them; no two of a test may have the same.
     ///   - pki: signs what Apple would sign.
     ///   - stranger: signs what nobody should believe.
-    init(people count: Int, pki: TestPKI, stranger: TestPKI) {
-        for index in 0..<count { add(index, pki, stranger) }
+    init(people count: Int, from first: Int = 0, pki: TestPKI, stranger: TestPKI) {
+        for index in first..<(first + count) { add(index, pki, stranger) }
     }
 
     private mutating func add(_ index: Int, _ pki: TestPKI, _ stranger: TestPKI) {
@@ -70,7 +73,7 @@ struct Workload {
             })
         // Every tenth body names a lineage that its signed transaction does not: only the signed one is linked.
         let named = index % 10 == 0 ? "99999\(index)" : first
-        script.append(attribute(anonymous, named, jws: genuine))
+        script.append(attribute(anonymous, named, jws: genuine, linking: first))
         link(first, anonymous)
         purchases[first]?.jwsVerified = true
         purchases[first]?.productID = "signed.product"
@@ -108,11 +111,13 @@ struct Workload {
         )
     }
 
-    private func attribute(_ user: String, _ id: String, product: String? = nil, jws: String? = nil) -> Call {
+    private func attribute(
+        _ user: String, _ id: String, product: String? = nil, jws: String? = nil, linking lineage: String? = nil
+    ) -> Call {
         var body = #"{"appUserId":"\#(user)","bundleId":"\#(Self.bundle)","originalTransactionId":"\#(id)""#
         if let product { body += #","productId":"\#(product)""# }
         if let jws { body += #","jws":"\#(jws)""# }
-        return Call(path: "attribute", body: body + "}")
+        return Call(path: "attribute", body: body + "}", lineage: lineage ?? id)
     }
 
     private mutating func link(_ id: String, _ owner: String, product: String? = nil) {

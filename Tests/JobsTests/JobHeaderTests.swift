@@ -18,7 +18,8 @@ import Testing
         "", "|", "identify|1|1|0|demo|1|0||", "identify|1|1|0|demo|1|0||||", "identify|x|1|0|demo|1|0|||",
         "identify|1|0|0|demo|1|0|||", "identify|1|9007199254740992|0|demo|1|0|||", "identify|1|-5|0|demo|1|0|||",
         "|1|1|0|demo|1|0|||", "identify|1|1|0||1|0|||", "identify|1|99999999999999999999|0|demo|1|0|||",
-        "identify|-1|1|0|demo|1|0|||", "identify|1|1|-1|demo|1|0|||",
+        "identify|-1|1|0|demo|1|0|||", "identify|1|1|-1|demo|1|0|||", "identi\u{0}fy|1|1|0|demo|1|0|||",
+        "identify|1|1|0|de mo|1|0|||", "identify|1|1|0|demo|1|0||é|",
     ])
     func otherTextIsRefused(_ text: String) {
         #expect(JobHeader(encoded: Array(text.utf8)) == nil)

@@ -117,3 +117,12 @@ func facts(of purchase: String) -> TransactionFacts {
         productID: "com.example.pro", environment: "Production", purchaseDate: 1_795_900_000_000,
         expiresDate: 1_798_500_000_123, signedDate: 1_795_900_001_000, ownership: "PURCHASED", payloadDigest: "00")
 }
+
+/// A file with this text, for the caller to remove.
+func temporaryFile(_ text: String) throws -> String {
+    let path = FileManager.default.temporaryDirectory.appendingPathComponent("ratchet-\(UUID().uuidString)").path
+    try Data(text.utf8).write(to: URL(fileURLWithPath: path))
+    return path
+}
+
+func removeFile(_ path: String) { try? FileManager.default.removeItem(atPath: path) }

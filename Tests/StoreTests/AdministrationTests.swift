@@ -136,11 +136,12 @@ import Wire
             let first = try await DeadLetters.insert([letter], connection)
             let second = try await DeadLetters.insert([letter], connection)
             #expect([first, second] == [1, 0])
-            let kept = try await DeadLetters.list(organization: "o", connection)
+            let kept = try await DeadLetters.list(.init(organization: "o"), connection)
             #expect(kept.count == 1)
             #expect(kept.first?.header == [1, 0, 255])
+            #expect(kept.first?.payload == [] && kept.first?.payloadBytes == 2)
             #expect(kept.first?.error == String(repeating: "é", count: 512))
-            let foreign = try await DeadLetters.list(organization: "p", connection)
+            let foreign = try await DeadLetters.list(.init(organization: "p"), connection)
             #expect(foreign.isEmpty)
         }
     }

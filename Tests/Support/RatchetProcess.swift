@@ -123,10 +123,10 @@ package final class RatchetProcess: Sendable {
     package var processID: Int32? { state.withLock { $0.child } }
 
     /// Ends the process at once, as a crash or the kernel would, and starts it anew.
-    package func crashAndRestart() async throws {
+    package func crashAndRestart(untilItSays text: String = "\"started\"") async throws {
         kill(SIGKILL)
         await ended()
-        try await start()
+        try await start(untilItSays: text)
     }
 
     package func kill(_ signal: Int32) {

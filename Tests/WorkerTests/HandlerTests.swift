@@ -197,7 +197,7 @@ private func job(
         ).encodePayload()
         let outcomes = try await bench.handle([
             job(Array("[]".utf8), kind: .identify, lane: .write), identify("user_1", 1),
-            job([], kind: JobKind(rawValue: "echo"), lane: .write), job(unverified, lane: .write),
+            job([], kind: JobKind(rawValue: "mint"), lane: .write), job(unverified, lane: .write),
         ])
         guard case .permanent(let reason, _) = outcomes[0] else {
             Issue.record("an unreadable payload was not buried")

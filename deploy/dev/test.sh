@@ -32,9 +32,9 @@ swift_tests() {
 }
 step 'unit and integration tests'
 swift_tests --skip EndToEnd
-# By itself: it measures a whole system against the clock of its own time-outs.
+# By itself, and one test at a time: they measure a whole system against the clock of its own time-outs.
 step 'end to end'
-swift_tests --filter EndToEnd
+swift_tests --no-parallel --filter EndToEnd
 
 step 'files of deploy/'
 Tests/Commands/deploy-files.sh </dev/null || failures+=('Tests/Commands/deploy-files.sh')

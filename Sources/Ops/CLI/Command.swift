@@ -4,25 +4,35 @@ internal import Service
 /// One command: what is typed, what help says of it, and what it does. The table of commands is made of these; nothing
 /// about a command stands anywhere else.
 struct Command: Sendable {
-    /// What follows the words, each exactly once.
+    /// What follows the words, each exactly once, but for one of many at the end.
     struct Positional: Sendable {
         /// In capitals, as help shows it.
         let name: String
         let meaning: String
+        /// Any number of them, none included. Only the last may be so.
+        let isMany: Bool
 
-        init(_ name: String, _ meaning: String) {
+        init(_ name: String, _ meaning: String, many: Bool = false) {
             self.name = name
             self.meaning = meaning
+            isMany = many
         }
     }
 
     struct Flag: Sendable {
         /// Without the dashes.
         let name: String
-        /// What stands for its value in help; empty for a flag that has none.
+        /// What stands for its value in help; empty for a flag that takes none.
         let value: String
         let meaning: String
         let isRequired: Bool
+
+        var isSwitch: Bool { value.isEmpty }
+        /// As help shows it.
+        var synopsis: String { isSwitch ? "--\(name)" : "--\(name) \(value)" }
+
+        /// A flag that is there or not.
+        static func `switch`(_ name: String, _ meaning: String) -> Flag { Flag(name, "", meaning) }
 
         init(_ name: String, _ value: String, _ meaning: String, required: Bool = false) {
             self.name = name
@@ -30,9 +40,6 @@ struct Command: Sendable {
             self.meaning = meaning
             isRequired = required
         }
-
-        /// As it is typed.
-        var synopsis: String { value.isEmpty ? "--\(name)" : "--\(name) \(value)" }
     }
 
     /// One or two words after `ratchet`.

@@ -24,6 +24,9 @@ struct CommandLineParser: Sendable {
         ("help", "say what this command does"),
     ]
 
+    /// Other names of flags, for hands that type the whole word.
+    private static let longNames = ["--organization": "--org"]
+
     /// - Parameter arguments: without the program's name.
     func parse(_ arguments: [String]) throws(UsageError) -> Parsed {
         var rest = arguments[...]
@@ -90,12 +93,13 @@ struct CommandLineParser: Sendable {
                 guard attached == nil else { throw fail("--json takes no value") }
                 invocation.json = true
             default:
-                guard let flag = command.flags.first(where: { "--" + $0.name == name }) else {
+                let full = Self.longNames[name] ?? name
+                guard let flag = command.flags.first(where: { "--" + $0.name == full }) else {
                     let known = command.flags.map(\.name) + Self.common.map(\.name)
                     throw fail(unknownFlag(name, among: known))
                 }
                 guard invocation.values[flag.name] == nil else { throw fail("--\(flag.name) is given twice") }
-                if flag.value.isEmpty {
+                if flag.isSwitch {
                     guard attached == nil else { throw fail("--\(flag.name) takes no value") }
                     invocation.values[flag.name] = ""
                 } else {
@@ -104,8 +108,8 @@ struct CommandLineParser: Sendable {
             }
         }
         let missing = command.positionals.dropFirst(invocation.positionals.count)
-        if let missing = missing.first { throw fail("\(missing.name) is missing: \(missing.meaning)") }
-        if invocation.positionals.count > command.positionals.count {
+        if let missing = missing.first, !missing.isMany { throw fail("\(missing.name) is missing: \(missing.meaning)") }
+        if invocation.positionals.count > command.positionals.count, command.positionals.last?.isMany != true {
             throw fail("unexpected argument '\(invocation.positionals[command.positionals.count])'")
         }
         for flag in command.flags where flag.isRequired && invocation.values[flag.name] == nil {

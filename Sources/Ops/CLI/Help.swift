@@ -37,7 +37,7 @@ struct Help: Sendable {
 
     /// The words and what follows them.
     static func synopsis(_ command: Command, withFlags: Bool) -> String {
-        var parts = command.words + command.positionals.map(\.name)
+        var parts = command.words + command.positionals.map { $0.isMany ? "[\($0.name)...]" : $0.name }
         for flag in command.flags where withFlags || flag.isRequired {
             parts.append(flag.isRequired ? flag.synopsis : "[\(flag.synopsis)]")
         }

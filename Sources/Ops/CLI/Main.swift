@@ -8,7 +8,7 @@ struct Main {
     static func main() async {
         StandardOutput.ignoreClosedPipes()
         let session = Session(
-            environment: Settings.processEnvironment(),
+            environment: Settings.processEnvironment(), isWatched: isatty(STDERR_FILENO) == 1,
             progress: { StandardOutput.complain("ratchet: \($0)\n") }, show: { StandardOutput.write($0) })
         let output = await CommandLineTool(session: session).run(Array(CommandLine.arguments.dropFirst()))
         StandardOutput.complain(output.errors)

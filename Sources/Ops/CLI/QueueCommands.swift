@@ -10,7 +10,7 @@ enum QueueCommands {
         Command(
             words: ["queues"], summary: "show what waits in each lane of the queue",
             detail: "--watch shows it anew each second, until Ctrl-C.",
-            flags: [.init("watch", "", "show it again each second")], run: show),
+            flags: [.switch("watch", "show it again each second")], run: show),
         Command(
             words: ["queues", "pause"], summary: "pause a lane, a kind of job or an organization",
             detail: """
@@ -26,7 +26,7 @@ enum QueueCommands {
         Command(
             words: ["queues", "resume"], summary: "lift a pause",
             detail: "Parked jobs come back within a second or so, the oldest first.",
-            flags: selectors + [.init("all", "", "lift every pause")], run: resume),
+            flags: selectors + [.switch("all", "lift every pause")], run: resume),
         Command(words: ["queues", "orders"], summary: "list what is paused, by whom, why and until when") {
             _, session in
             let orders = try await session.administration().orders()
@@ -34,10 +34,11 @@ enum QueueCommands {
         },
     ]
 
+    /// One for each scope, in this order: lane, kind, organization.
     private static let selectors = [
         Command.Flag("lane", "L", "verify.live, verify, write.live or write"),
         Command.Flag("kind", "K", "a kind of job: identify or attribute"),
-        Command.Flag("organization", "O", "id of an organization"),
+        Command.Flag("org", "O", "id of an organization"),
     ]
 
     private static let watchMilliseconds: Int64 = 1_000
@@ -96,7 +97,7 @@ enum QueueCommands {
         let outcome: Administration.OrderOutcome
         var nothing = "nothing was paused\n"
         if line.has("all") {
-            guard QueueOrder.Scope.allCases.allSatisfy({ !line.has($0.rawValue) }) else {
+            guard selectors.allSatisfy({ !line.has($0.name) }) else {
                 throw OpsError(.usage, "--all and a lane, kind or organization exclude each other")
             }
             outcome = try await administration.resumeAll()
@@ -112,9 +113,11 @@ enum QueueCommands {
     }
 
     private static func selected(_ line: Invocation) throws(OpsError) -> (QueueOrder.Scope, String) {
-        let given = QueueOrder.Scope.allCases.compactMap { scope in line[scope.rawValue].map { (scope, $0) } }
+        let given = zip([QueueOrder.Scope.lane, .kind, .organization], selectors).compactMap { scope, flag in
+            line[flag.name].map { (scope, $0) }
+        }
         guard given.count == 1 else {
-            throw OpsError(.usage, "name one of --lane L, --kind K and --organization O")
+            throw OpsError(.usage, "name one of --lane L, --kind K and --org O")
         }
         return given[0]
     }

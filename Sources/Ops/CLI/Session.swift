@@ -9,16 +9,20 @@ final class Session: Sendable {
     let time: any TimeSource
     /// Tells people of progress; goes to standard error.
     let progress: @Sendable (String) -> Void
+    /// Whether somebody watches the progress.
+    let isWatched: Bool
     /// Shows text at once, before the command has ended; false when nobody reads any more.
     let show: @Sendable (String) -> Bool
     private let opened = Mutex<Administration?>(nil)
 
     init(
         environment: [String: String], time: any TimeSource = SystemTime(),
+        isWatched: Bool = false,
         progress: @escaping @Sendable (String) -> Void = { _ in },
         show: @escaping @Sendable (String) -> Bool = { _ in false }
     ) {
         self.environment = environment
+        self.isWatched = isWatched
         self.time = time
         self.progress = progress
         self.show = show

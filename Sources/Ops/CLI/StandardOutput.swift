@@ -12,6 +12,9 @@ enum StandardOutput {
     /// A reader that went away (`| head`) ends the process quietly.
     static func ignoreClosedPipes() { signal(SIGPIPE, SIG_IGN) }
 
+    /// The process goes on when its terminal goes away.
+    static func outliveTerminal() { signal(SIGHUP, SIG_IGN) }
+
     /// Whoever closed the other end has read enough: nothing is said about it.
     private static func write(_ text: String, to descriptor: Int32) -> Bool {
         let bytes = Array(text.utf8)

@@ -63,7 +63,8 @@ enum TokenCommand {
         return text
     }
 
-    private static func read(_ path: String) throws(OpsError) -> [UInt8] {
+    /// The bytes of a file, or of standard input for `-`.
+    static func read(_ path: String) throws(OpsError) -> [UInt8] {
         if path == "-" {
             guard let bytes = TextFile.read(descriptor: STDIN_FILENO) else {
                 throw OpsError(.usage, "standard input can't be read, or holds more than 1 MiB")

@@ -35,7 +35,7 @@ extension Administration {
             }
         }
         var outcome = OrderOutcome(orders: [order])
-        if scope == .kind, ![JobKind.identify, .attribute].contains(JobKind(rawValue: target)) {
+        if scope == .kind, ![JobKind.echo, .identify, .attribute].contains(JobKind(rawValue: target)) {
             outcome.warnings.append("this version knows no jobs of kind \(Self.quoted(target))")
         }
         if let warning = await copyOrders() {

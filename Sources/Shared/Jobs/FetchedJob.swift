@@ -26,6 +26,8 @@ package struct FetchedJob: Sendable {
 package enum JobOutcome: Sendable, Equatable {
     /// Its effects are durable, or were already.
     case done
+    /// As `done`, and somebody may wait for this answer.
+    case answered(payload: [UInt8])
     /// This stage is through; the next one gets the payload.
     case forward(to: Lane, payload: [UInt8])
     /// It can never succeed. Kept as a dead letter.
@@ -64,10 +66,13 @@ package struct Settlement: Sendable {
     }
     package var job: FetchedJob
     package var action: Action
+    /// Goes to whoever waits for it, before the job is settled: the effects are durable by then.
+    package var answer: [UInt8]?
 
-    package init(_ job: FetchedJob, _ action: Action) {
+    package init(_ job: FetchedJob, _ action: Action, answer: [UInt8]? = nil) {
         self.job = job
         self.action = action
+        self.answer = answer
     }
 }
 
@@ -80,6 +85,9 @@ package protocol JobSource: Sendable {
     /// - Returns: how many starts alone, this one included, have not ended; nil when the queue did not answer, and the
     ///   job must then not be started now.
     func startAlone(_ job: FetchedJob) async -> Int?
+    /// Sends an answer to the process that waits for it. One try: an answer that gets lost is asked for again, and every
+    /// kind of ask is safe to repeat.
+    func answer(_ job: FetchedJob, _ payload: [UInt8]) async
     /// Ends the queue's hold on these jobs. Kept and tried again until it succeeds; returns when it has, or when
     /// the source is closed (the jobs are then delivered again).
     func settle(_ settlements: [Settlement]) async

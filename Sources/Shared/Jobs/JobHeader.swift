@@ -72,8 +72,10 @@ package struct JobHeader: Equatable, Sendable {
         text.utf8.allSatisfy { $0 > 0x20 && $0 < 0x7f && $0 != 0x7c }
     }
 
-    /// Reads a header's text; nil when it is not ten fields of the right form.
+    /// Reads a header's text; nil when it is not ten fields of the right form, all of them printable ASCII.
     package init?(encoded: [UInt8]) {
+        // What is read here is written again by retries, and writing traps on anything else.
+        guard encoded.allSatisfy({ $0 > 0x20 && $0 < 0x7f }) else { return nil }
         let fields = encoded.split(separator: 0x7c, omittingEmptySubsequences: false)
         guard fields.count == 10 else { return nil }
         func text(_ index: Int) -> String { String(decoding: fields[index], as: UTF8.self) }

@@ -4,6 +4,8 @@ package struct JobKind: RawRepresentable, Hashable, Sendable {
     package let rawValue: String
     package init(rawValue: String) { self.rawValue = rawValue }
 
+    /// Comes back as it was sent, through every stage: shows that the whole chain works.
+    package static let echo = JobKind(rawValue: "echo")
     /// A validated `POST /api/sdk/v1/identify`.
     package static let identify = JobKind(rawValue: "identify")
     /// A validated `POST /api/sdk/v1/attribute`, before or after its signature was looked at.

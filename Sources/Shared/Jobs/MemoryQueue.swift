@@ -22,6 +22,7 @@ package final class MemoryQueue: JobSink, Sendable {
         var stopped = false
         var sleepers: [CheckedContinuation<Void, Never>] = []
         var settled = 0
+        var replies: [(correlationID: String, payload: [UInt8])] = []
         var watchers: [(count: Int, continuation: CheckedContinuation<Void, Never>)] = []
     }
     private let state = Mutex(State())
@@ -33,6 +34,8 @@ package final class MemoryQueue: JobSink, Sendable {
     /// Answers given to the next calls of `accept` instead of storing, in order.
     package func refuse(with answers: [AcceptResult]) { state.withLock { $0.answers += answers } }
 
+    /// Answers sent, in order.
+    package var replies: [(correlationID: String, payload: [UInt8])] { state.withLock { $0.replies } }
     package var dead: [DeadLetter] { state.withLock { $0.dead } }
     package func waiting(_ lane: Lane) -> [FetchedJob] { state.withLock { $0.waiting[lane] ?? [] } }
     package var delayed: [(milliseconds: Int64, job: FetchedJob)] { state.withLock { $0.delayed } }
@@ -96,6 +99,10 @@ package final class MemoryQueue: JobSink, Sendable {
         }
 
         package func startAlone(_ job: FetchedJob) async -> Int? { queue.startAlone(job) }
+
+        package func answer(_ job: FetchedJob, _ payload: [UInt8]) async {
+            queue.state.withLock { $0.replies.append((job.header.correlationID, payload)) }
+        }
 
         package func settle(_ settlements: [Settlement]) async { queue.settle(settlements) }
     }

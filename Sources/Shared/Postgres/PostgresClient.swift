@@ -18,8 +18,9 @@ package final class PostgresClient: @unchecked Sendable {
 
     /// Milliseconds before the second try of a failed connect; doubles up to the cap.
     private static let backoffBase: Int64 = 100
-    /// A database that comes back is seen within this many milliseconds.
-    private static let backoffCap: Int64 = 2_000
+    /// With its jitter shorter than the pause of a worker's breaker (2 s): were it as long, every other try of the
+    /// breaker could come too early, and a database that is back be noticed only after two pauses.
+    private static let backoffCap: Int64 = 1_000
 
     package init(_ configuration: PostgresConfiguration, on loop: EventLoop) {
         self.configuration = configuration
@@ -34,7 +35,7 @@ package final class PostgresClient: @unchecked Sendable {
 
     /// Lends the connection. Call on the loop.
     ///
-    /// After a failed connect, calls fail at once with its error until the back-off (100 ms doubling to 2 s, up to
+    /// After a failed connect, calls fail at once with its error until the back-off (100 ms doubling to 1 s, up to
     /// 20 % more) has passed: the caller's breaker decides how to wait.
     package func withConnection<Value>(
         _ body: (PostgresConnection) async throws(PostgresError) -> Value

@@ -38,6 +38,10 @@ package struct QueueKeys: Sendable {
     package func later(_ partition: Int, _ lane: Lane) -> String { self.lane(partition, lane) + ":later" }
     /// Stream: dead letters.
     package func dead(_ partition: Int, _ lane: Lane) -> String { self.lane(partition, lane) + ":dead" }
+    /// Hash: lane → the last dead letter known to be in Postgres.
+    package func copied(_ partition: Int) -> String { "\(prefix)q:{\(partition)}:copied" }
+    /// Hash with expiry: lane and entry of dead letters that were put back, until Postgres knows it.
+    package func redriven(_ partition: Int) -> String { "\(prefix)q:{\(partition)}:redriven" }
     /// Stream: jobs of a paused kind or organization.
     package func parked(_ partition: Int, _ lane: Lane) -> String { self.lane(partition, lane) + ":parked" }
     /// String: the last stamp given out.
@@ -58,6 +62,8 @@ package struct QueueKeys: Sendable {
     }
     /// String, expires in 5 s: a process lives.
     package func live(_ process: String) -> String { "\(prefix)live:\(process)" }
+    /// Channel: answers to one ingress process.
+    package func reply(_ process: String) -> String { "\(prefix)reply:\(process)" }
     /// Hash: `version` and `body` of the published app directory.
     package var directory: String { "\(prefix)app:directory" }
     /// Hash: bundle id → dropped writes not yet copied to Postgres.

@@ -11,6 +11,8 @@ package struct LaneStatistics: Sendable, Equatable {
     /// Delayed jobs, due or not.
     package var due: Int64 = 0
     package var parked: Int64 = 0
+    /// Dead letters that Redis holds: those not copied to Postgres yet, and of the copied ones what the caps leave. The
+    /// whole number is Postgres' to say.
     package var dead: Int64 = 0
     /// Age of the oldest waiting job; nil when none waits.
     package var oldestWaitingMilliseconds: Int64?

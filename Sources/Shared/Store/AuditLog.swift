@@ -43,13 +43,23 @@ package enum AuditLog {
     package static func list(
         organization: String?, limit: Int = 100, _ connection: PostgresConnection
     ) async throws(PostgresError) -> [AuditEntry] {
-        let rows = try await connection.query(
-            """
-            SELECT * FROM audit_log WHERE organization IS NOT DISTINCT FROM $1 ORDER BY id DESC LIMIT $2
-            """, [.text(organization), .int64(Int64(limit))]
-        ).rows
+        try entries(
+            await connection.query(
+                "SELECT * FROM audit_log WHERE organization IS NOT DISTINCT FROM $1 ORDER BY id DESC LIMIT $2",
+                [.text(organization), .int64(Int64(limit))]))
+    }
+
+    /// The latest entries of all organizations and of the installation together, newest first.
+    package static func latest(
+        limit: Int, _ connection: PostgresConnection
+    ) async throws(PostgresError) -> [AuditEntry] {
+        try entries(
+            await connection.query("SELECT * FROM audit_log ORDER BY id DESC LIMIT $1", [.int64(Int64(limit))]))
+    }
+
+    private static func entries(_ result: PostgresResult) throws(PostgresError) -> [AuditEntry] {
         var entries: [AuditEntry] = []
-        for row in rows {
+        for row in result.rows {
             entries.append(
                 AuditEntry(
                     organization: try row.optionalString("organization"), at: try row.int64("at"),

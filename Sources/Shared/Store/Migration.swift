@@ -16,7 +16,8 @@ package struct Migration: Equatable, Sendable {
     /// All steps this program knows, in order. A new file needs its line here (SwiftPM drops the first digit of the
     /// name).
     package static let all: [Migration] = [
-        Migration(number: 1, bytes: PackageResources._01_sql)
+        Migration(number: 1, bytes: PackageResources._01_sql),
+        Migration(number: 2, bytes: PackageResources._02_sql),
     ]
 }
 

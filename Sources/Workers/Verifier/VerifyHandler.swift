@@ -38,6 +38,7 @@ package struct VerifyHandler: JobHandler {
     }
 
     private func outcome(_ job: FetchedJob, _ now: Int64) -> JobOutcome {
+        if job.header.kind == .echo { return .forward(to: .writeLive, payload: job.payload) }
         guard job.header.kind == .attribute, job.header.version == Self.payloadVersion else { return .unsupported }
         var write: AttributeWrite
         do {

@@ -118,6 +118,15 @@ package final class Worker: @unchecked Sendable {
 
     private func settle(_ settlements: [Settlement]) async {
         guard !settlements.isEmpty else { return }
+        for settlement in settlements {
+            guard let answer = settlement.answer, !settlement.job.header.replyTo.isEmpty else { continue }
+            let expires = settlement.job.header.expiresMilliseconds
+            if expires > 0 && loop.time.wallMilliseconds > expires {
+                count(settlement.job, "expired")
+            } else {
+                await source.answer(settlement.job, answer)
+            }
+        }
         await source.settle(settlements)
         inHand -= settlements.count
         let now = loop.time.wallMicroseconds
@@ -129,6 +138,9 @@ package final class Worker: @unchecked Sendable {
         case .done:
             count(job, "done")
             return Settlement(job, .done)
+        case .answered(let payload):
+            count(job, "done")
+            return Settlement(job, .done, answer: payload)
         case .forward(let lane, let payload):
             count(job, "forward")
             return Settlement(job, .forward(to: lane, payload: payload))

@@ -7,7 +7,7 @@ internal import Store
 internal import WorkerCore
 
 /// ratchet-writer: the only process that writes SDK data to Postgres. It also keeps Redis' copies of what Postgres
-/// knows: the app directory and the seed.
+/// knows, the app directory and the seed, and copies dead letters to Postgres.
 @main
 struct WriterMain {
     static func main() async {
@@ -27,13 +27,20 @@ struct WriterMain {
             let handler = WriteHandler(loop: loop, postgres: writes) { metrics.add($0) }
             let publisher = DirectoryPublisher(
                 loop: loop, client: worker.client, keys: worker.keys, postgres: reads, log: context.log)
+            let copier = DeadLetterCopier(
+                loop: loop, streams: DeadLetterStreams(client: worker.client, keys: worker.keys),
+                partitions: worker.keys.partitions, postgres: reads, log: context.log)
             let shedding = ShedKeeper(
                 loop: loop, shedLevel: ShedLevel(client: worker.client, keys: worker.keys), log: context.log,
                 gauge: context.metrics.gauge(
                     "ratchet_shed_level", "Intake refused for overload: 1 impressions, 2 identify too, 3 attribute too."
                 ))
             try await worker.run(
-                handler, beside: [{ await publisher.runUntilCancelled() }, { await shedding.runUntilCancelled() }])
+                handler,
+                beside: [
+                    { await publisher.runUntilCancelled() }, { await copier.runUntilCancelled() },
+                    { await shedding.runUntilCancelled() },
+                ])
             try await loop.run {
                 writes.close()
                 reads.close()

@@ -52,6 +52,7 @@ package final class WriteHandler: JobHandler, @unchecked Sendable {
     }
 
     private func decode(_ job: FetchedJob) -> Decoded {
+        if job.header.kind == .echo { return .outcome(.answered(payload: job.payload)) }
         guard job.header.version == Self.payloadVersion else { return .outcome(.unsupported) }
         let content: StampedWrite.Content
         do {

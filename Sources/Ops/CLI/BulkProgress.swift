@@ -1,0 +1,43 @@
+internal import EventLoop
+internal import OpsCore
+internal import Synchronization
+
+/// Tells a terminal how far a command on many letters is: at most one line a second.
+final class BulkProgress: Sendable {
+    private let name: String
+    private let session: Session
+    private let started: Int64
+    private let told: Mutex<Int64>
+
+    private static let intervalNanoseconds: Int64 = 1_000_000_000
+
+    init(_ name: String, _ session: Session) {
+        self.name = name
+        self.session = session
+        started = Self.now(session)
+        told = Mutex(started)
+    }
+
+    private static func now(_ session: Session) -> Int64 { session.time.monotonicNanoseconds }
+
+    func tell(_ result: Administration.BulkResult) {
+        guard session.isWatched else { return }
+        let now = Self.now(session)
+        let due = told.withLock { told in
+            guard now >= told + Self.intervalNanoseconds else { return false }
+            told = now
+            return true
+        }
+        if due { session.progress(Self.line(name, result.seen, result.total, nanoseconds: now - started)) }
+    }
+
+    /// `dead retry: [#####.....] 500 of 1000, 250/s, 2 s left`.
+    static func line(_ name: String, _ seen: Int, _ total: Int64, nanoseconds: Int64) -> String {
+        let total = max(Int(total), seen, 1)
+        let filled = 20 * seen / total
+        let bar = String(repeating: "#", count: filled) + String(repeating: ".", count: 20 - filled)
+        let rate = Double(seen) / (Double(max(1, nanoseconds)) / 1e9)
+        let left = rate > 0 ? (Double(total - seen) / rate).rounded(.up) : 0
+        return "\(name): [\(bar)] \(seen) of \(total), \(Int(rate.rounded()))/s, \(Int(min(left, 1e9))) s left"
+    }
+}

@@ -1,0 +1,77 @@
+import Foundation
+
+/// How long, how hard and in which order: from the environment, so that one form fits into `make test` and another may
+/// run for hours.
+struct ChaosPlan: Sendable {
+    /// Further faults are drawn until so much time has passed; each fault comes once in any case.
+    let seconds: Int
+    /// How long a dependency is away or a worker stands still.
+    let outageSeconds: Int
+    let seed: UInt64
+    /// Where the table goes as Markdown.
+    let report: String?
+
+    static let current = ChaosPlan(ProcessInfo.processInfo.environment)
+
+    private init(_ environment: [String: String]) {
+        func number(_ name: String) -> UInt64? { environment[name].flatMap { UInt64($0) } }
+        seconds = Int(clamping: number("RATCHET_CHAOS_SECONDS") ?? 0)
+        outageSeconds = max(1, Int(clamping: number("RATCHET_CHAOS_OUTAGE_SECONDS") ?? 6))
+        seed = number("RATCHET_CHAOS_SEED") ?? UInt64.random(in: 1...999_999)
+        report = environment["RATCHET_CHAOS_REPORT"]
+    }
+
+    var outageMilliseconds: Int64 { Int64(outageSeconds) * 1000 }
+
+    /// When the test is given up: about half of the faults last as long as an outage, and a backlog of each is worked
+    /// off.
+    var mostMinutes: Int { 5 + (seconds + Fault.allCases.count * outageSeconds * 2) / 60 }
+
+    /// All faults in random order, then one at a time at random, for ever.
+    func faults() -> some IteratorProtocol<Fault> & Sendable { Order(generator: SplitMix(state: seed)) }
+
+    private struct Order: IteratorProtocol, Sendable {
+        var generator: SplitMix
+        var left = Fault.allCases
+        mutating func next() -> Fault? {
+            guard !left.isEmpty else { return Fault.allCases.randomElement(using: &generator) }
+            return left.remove(at: Int.random(in: left.indices, using: &generator))
+        }
+    }
+
+    /// SplitMix64 (Steele, Lea, Flood 2014): the same numbers for the same seed on every machine.
+    private struct SplitMix: RandomNumberGenerator, Sendable {
+        var state: UInt64
+        mutating func next() -> UInt64 {
+            state &+= 0x9E37_79B9_7F4A_7C15
+            var mixed = state
+            mixed = (mixed ^ (mixed >> 30)) &* 0xBF58_476D_1CE4_E5B9
+            mixed = (mixed ^ (mixed >> 27)) &* 0x94D0_49BB_1331_11EB
+            return mixed ^ (mixed >> 31)
+        }
+    }
+}
+
+/// What can happen to an installation on a bad day.
+enum Fault: String, CaseIterable, Sendable {
+    case ingressKilled = "ingress killed"
+    case verifierKilled = "verifier killed"
+    case writerKilled = "writer killed"
+    case allWorkersKilled = "all workers killed"
+    case rollingRestart = "rolling restart of everything (SIGTERM)"
+    case verifierFrozen = "verifier frozen (SIGSTOP)"
+    case writerFrozen = "writer frozen (SIGSTOP)"
+    case redisRestarted = "Redis killed and started"
+    case redisDown = "Redis down"
+    case redisFrozen = "Redis frozen (SIGSTOP)"
+    case redisClientsKilled = "Redis: CLIENT KILL"
+    case redisScriptsFlushed = "Redis: SCRIPT FLUSH"
+    case redisSleeps = "Redis: DEBUG SLEEP"
+    case redisFull = "Redis at maxmemory"
+    case redisReadOnly = "Redis read-only (REPLICAOF)"
+    case postgresDown = "Postgres down"
+    case postgresFrozen = "Postgres frozen (SIGSTOP)"
+    case postgresRestarted = "Postgres crashed in a transaction"
+    case postgresBackendsTerminated = "Postgres: all backends terminated"
+    case postgresOutOfConnections = "Postgres out of connections"
+}
