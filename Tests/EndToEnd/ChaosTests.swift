@@ -8,8 +8,10 @@ import Testing
 @Suite(.serialized) struct ChaosTests {
     /// Plants that can't be understood; the only dead letters there may be.
     private static let planted = 3
-    /// Whatever was away: so soon after its return the intake acknowledges and writers write.
-    private static let mostSecondsToResume = 5.0
+    /// Whatever was away: so soon after its return the intake acknowledges and writers write. Five seconds are the goal,
+    /// judged in `make chaos`; inside `make test`, on a machine with other work, only what is stuck fails.
+    private static let mostSecondsToResume =
+        ProcessInfo.processInfo.environment["RATCHET_CHAOS_SECONDS"] == nil ? 30.0 : 5.0
     /// On top of an outage's length: when a fault counts as never recovered from.
     private static let patienceSeconds = 60
 

@@ -11,8 +11,8 @@ struct ShedKeeper: Sendable {
     let log: Log
     let gauge: Gauge
 
-    /// A level follows the load within two seconds: memory fills in minutes, not in seconds.
-    private static let lookMilliseconds: Int64 = 2000
+    /// Memory fills in minutes, but intake should open soon after it was freed.
+    private static let lookMilliseconds: Int64 = 1000
 
     func runUntilCancelled() async {
         var last = NewJob.Shedding.never
