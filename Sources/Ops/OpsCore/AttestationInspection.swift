@@ -1,6 +1,7 @@
 internal import Bytes
 package import Service
 internal import Trust
+internal import Wire
 
 /// The verifier's own judgement on one App Attest attestation, for the question why a device can't enrol.
 package struct AttestationInspection: Sendable {

@@ -77,7 +77,9 @@ package final class RedisJobSink: JobSink, @unchecked Sendable {
             return .unavailable("too many writes wait for redis")
         }
         let partition = keys.partition(organization: job.organization, subject: job.subject)
-        let limitKey = job.limit.map { keys.limit(partition, $0.subject) }
+        let limitKey = job.limit.map { limit in
+            keys.limit(limit.isShared ? keys.home(of: limit.subject) : partition, limit.subject)
+        }
         let deadline = loop.time.monotonicNanoseconds + configuration.timeoutMilliseconds * 1_000_000
         let result = await withUnsafeContinuation { continuation in
             waiting += 1
