@@ -25,8 +25,10 @@ package enum QueueConnection {
         return try await loop.run {
             let client = RedisClient(loop: loop, address: address, configuration: configuration)
             guard await client.waitUntilConnected(milliseconds: connectMilliseconds) else {
+                var reason = "no connection within \(connectMilliseconds) ms"
+                if case .disconnected(let error) = client.state { reason = error.message }
                 await client.close()
-                throw ServiceError(.dependencyAway, "redis is away at \(address)")
+                throw ServiceError(.dependencyAway, "redis is away at \(address) (RATCHET_REDIS_URL): \(reason)")
             }
             if !unchecked {
                 let problems = try await RedisRequirements.problems(client, durability: durability)

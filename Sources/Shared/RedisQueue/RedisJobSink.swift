@@ -148,8 +148,20 @@ package final class RedisJobSink: JobSink, @unchecked Sendable {
             arguments.append(.integer(Int64(job.shedding.rawValue)))
         }
         do {
-            let answer = try await client.evaluate(
-                QueueScripts.accept, keys: callKeys, arguments: arguments, timeoutMilliseconds: timeoutMilliseconds)
+            let answer: RedisValue
+            var isReplicated = true
+            if configuration.replicas > 0 {
+                let outcome = try await client.evaluate(
+                    QueueScripts.accept, keys: callKeys, arguments: arguments,
+                    untilReplicasHaveIt: configuration.replicas,
+                    withinMilliseconds: min(Self.replicationMilliseconds, timeoutMilliseconds),
+                    timeoutMilliseconds: timeoutMilliseconds)
+                answer = outcome.reply
+                isReplicated = outcome.replicas >= configuration.replicas
+            } else {
+                answer = try await client.evaluate(
+                    QueueScripts.accept, keys: callKeys, arguments: arguments, timeoutMilliseconds: timeoutMilliseconds)
+            }
             guard let items = answer.elements else {
                 return Array(repeating: .unavailable("the queue is not seeded yet"), count: batch.count)
             }
@@ -157,24 +169,15 @@ package final class RedisJobSink: JobSink, @unchecked Sendable {
                 return Array(repeating: .unavailable("redis answered in another form"), count: batch.count)
             }
             let results = items.map(Self.result)
-            return configuration.replicas > 0 ? try await replicated(results, partition) : results
+            return isReplicated ? results : results.map(Self.unreplicated)
         } catch {
             return Array(repeating: .unavailable("redis: \(error.message)"), count: batch.count)
         }
     }
 
-    /// Waits until enough replicas have the batch. Without them its writes are not accepted, though they are stored:
-    /// sent again, they merge with themselves.
-    private func replicated(
-        _ results: [AcceptResult], _ partition: Int
-    ) async throws(RedisError) -> [AcceptResult] {
-        let stored: (AcceptResult) -> Bool = { if case .accepted = $0 { true } else { false } }
-        guard results.contains(where: stored) else { return results }
-        let answer = try await client.command([
-            "WAIT", .integer(Int64(configuration.replicas)), .integer(Self.replicationMilliseconds),
-        ])
-        guard (answer.int64 ?? 0) < configuration.replicas else { return results }
-        return results.map { stored($0) ? .unavailable("too few replicas have the write") : $0 }
+    /// Without enough replicas a write is not accepted, though it is stored: sent again, it merges with itself.
+    private static func unreplicated(_ result: AcceptResult) -> AcceptResult {
+        if case .accepted = result { .unavailable("too few replicas have the write") } else { result }
     }
 
     private static func result(_ item: RedisValue) -> AcceptResult {
