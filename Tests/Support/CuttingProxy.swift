@@ -1,0 +1,132 @@
+internal import Foundation
+package import Redis
+internal import Synchronization
+
+/// Stands between a client and a server and cuts the line after a number of bytes.
+package final class CuttingProxy: Sendable {
+    private struct State {
+        var sockets: [Int32] = []
+        /// Bytes from the server that may still pass; nil is no limit.
+        var budget: Int?
+    }
+
+    package let address: RedisAddress
+    private let path: String
+    private let target: String
+    private let listener: Int32
+    private let state = Mutex(State())
+
+    package init(to target: String) throws {
+        self.target = target
+        path = "/tmp/pr-\(UUID().uuidString.prefix(8))"
+        address = RedisAddress(endpoint: .unix(path: path))
+        listener = try UnixSocket.listen(path)
+        Thread.detachNewThread { [self] in acceptAll() }
+    }
+
+    /// Lets this many more bytes of answers pass, then closes the line; later lines are whole.
+    package func cut(afterReplyBytes bytes: Int) { state.withLock { $0.budget = bytes } }
+
+    package func stop() {
+        shutdown(listener, Int32(SHUT_RDWR))
+        unlink(path)
+    }
+
+    private func acceptAll() {
+        while true {
+            let client = accept(listener, nil, nil)
+            guard client >= 0 else { break }
+            guard let server = try? UnixSocket.connect(target) else {
+                close(client)
+                continue
+            }
+            let line = Line(client: client, server: server)
+            Thread.detachNewThread { [self] in pump(from: client, to: server, line, limited: false) }
+            Thread.detachNewThread { [self] in pump(from: server, to: client, line, limited: true) }
+        }
+        close(listener)
+    }
+
+    /// Closes both sockets once both directions are done with them.
+    private final class Line: Sendable {
+        private let sockets: [Int32]
+        private let ended = Mutex(0)
+        init(client: Int32, server: Int32) { sockets = [client, server] }
+        func end() {
+            for fd in sockets { shutdown(fd, Int32(SHUT_RDWR)) }
+            let last = ended.withLock { ended in
+                ended += 1
+                return ended == 2
+            }
+            if last { for fd in sockets { close(fd) } }
+        }
+    }
+
+    private func pump(from source: Int32, to target: Int32, _ line: Line, limited: Bool) {
+        var buffer = [UInt8](repeating: 0, count: 65_536)
+        while true {
+            let count = recv(source, &buffer, buffer.count, 0)
+            guard count > 0 else { break }
+            var allowed = count
+            var cut = false
+            if limited {
+                (allowed, cut) = state.withLock { state in
+                    guard let budget = state.budget else { return (count, false) }
+                    guard budget > count else {
+                        state.budget = nil
+                        return (budget, true)
+                    }
+                    state.budget = budget - count
+                    return (count, false)
+                }
+            }
+            UnixSocket.sendAll(target, Array(buffer[..<allowed]))
+            if cut { break }
+        }
+        line.end()
+    }
+}
+
+/// Sockets of the Unix domain, blocking.
+package enum UnixSocket {
+    package static func listen(_ path: String) throws -> Int32 {
+        let fd = open()
+        guard with(path, { bind(fd, $0, $1) }) == 0, Foundation.listen(fd, 64) == 0 else {
+            throw TestRedis.Failure(description: "can't listen on \(path)")
+        }
+        return fd
+    }
+
+    package static func connect(_ path: String) throws -> Int32 {
+        let fd = open()
+        guard with(path, { Foundation.connect(fd, $0, $1) }) == 0 else {
+            close(fd)
+            throw TestRedis.Failure(description: "can't connect to \(path)")
+        }
+        return fd
+    }
+
+    package static func sendAll(_ fd: Int32, _ bytes: [UInt8]) {
+        var rest = bytes[...]
+        while !rest.isEmpty {
+            let count = rest.withUnsafeBytes { send(fd, $0.baseAddress, $0.count, Int32(MSG_NOSIGNAL)) }
+            guard count > 0 else { return }
+            rest = rest.dropFirst(count)
+        }
+    }
+
+    private static func open() -> Int32 {
+        socket(AF_UNIX, Int32(SOCK_STREAM.rawValue) | Int32(bitPattern: SOCK_CLOEXEC.rawValue), 0)
+    }
+
+    private static func with(_ path: String, _ body: (UnsafePointer<sockaddr>, socklen_t) -> Int32) -> Int32 {
+        var address = sockaddr_un()
+        address.sun_family = sa_family_t(AF_UNIX)
+        withUnsafeMutableBytes(of: &address.sun_path) { $0.copyBytes(from: path.utf8.prefix($0.count - 1)) }
+        return withUnsafePointer(to: &address) { pointer in
+            pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+                body($0, socklen_t(MemoryLayout<sockaddr_un>.size))
+            }
+        }
+    }
+}
