@@ -6,7 +6,7 @@ import RedisQueue
 import TestSupport
 import Testing
 
-@Suite struct IntakeTests {
+@Suite(.onEachRedis) struct IntakeTests {
     @Test func anAcceptedJobIsFetchedWithItsHeaderAndPayload() async throws {
         let bench = try await QueueBench.make()
         guard case .accepted(let stamp) = try await bench.accept("user_1", payload: #"{"a":1}"#) else {
@@ -267,6 +267,72 @@ import Testing
         }
         await replica.remove()
         await primary.remove()
+    }
+
+    /// A primary and one replica in step that stands still from then on; the queue is reached through a line that can be
+    /// cut.
+    private func withFrozenReplica(
+        connectionWaitMilliseconds: Int64 = 0,
+        _ body: (QueueBench, RedisJobSink, TestRedis, CuttingProxy) async throws -> Void
+    ) async throws {
+        let primary = try await TestRedis.start(TestRedis.Options(tcp: true))
+        let replica = try await TestRedis.start(
+            TestRedis.Options(arguments: [
+                "--replicaof", "127.0.0.1", "\(primary.port)", "--repl-diskless-sync-delay", "0",
+            ]))
+        let proxy = try CuttingProxy(to: primary.socketPath)
+        let bench = try await QueueBench.make(redis: primary)
+        var configuration = RedisJobSink.Configuration()
+        configuration.replicas = 1
+        let client = RedisClient(
+            loop: bench.loop, address: proxy.address,
+            configuration: RedisClientConfiguration(connectionWaitMilliseconds: connectionWaitMilliseconds))
+        let sink = try await bench.loop.run { [configuration] in
+            _ = await client.waitUntilConnected(milliseconds: 5000)
+            return RedisJobSink(loop: bench.loop, client: client, keys: bench.keys, configuration: configuration)
+        }
+        // Also makes the script known.
+        try await primary.eventually("a write has reached the replica") {
+            if case .accepted = try await accept(bench, sink) { true } else { false }
+        }
+        replica.freeze()
+        do { try await body(bench, sink, primary, proxy) } catch { Issue.record(error) }
+        replica.thaw()
+        await client.close()
+        proxy.stop()
+        await replica.remove()
+        await primary.remove()
+    }
+
+    private func accept(_ bench: QueueBench, _ sink: RedisJobSink) async throws -> AcceptResult {
+        try await bench.loop.run {
+            await sink.accept(
+                NewJob(kind: .identify, lane: .write, organization: "demo", subject: "u", payload: []))
+        }
+    }
+
+    @Test func aConnectionLostBeforeTheReplicasAnsweredIsNoAcknowledgement() async throws {
+        // Of what a new connection wrote, nothing, every replica has all.
+        try await withFrozenReplica(connectionWaitMilliseconds: 5000) { bench, sink, _, proxy in
+            let answer = "*1\r\n$16\r\n1234567890123456\r\n"
+            proxy.cut(afterReplyBytes: answer.utf8.count)
+            guard case .unavailable = try await accept(bench, sink) else {
+                Issue.record("acknowledged what no replica has")
+                return
+            }
+        }
+    }
+
+    @Test func theReplicasAnswerToAScriptThatWasNotKnownIsNoAcknowledgement() async throws {
+        try await withFrozenReplica { bench, sink, primary, _ in
+            try await primary.command(["SCRIPT", "FLUSH"])
+            let before = try await bench.length(.write)
+            guard case .unavailable = try await accept(bench, sink) else {
+                Issue.record("acknowledged what no replica has")
+                return
+            }
+            #expect(try await bench.length(.write) == before + 1)
+        }
     }
 
     @Test func aRedisThatIsAwayIsAnAnswerNotALoss() async throws {
