@@ -244,7 +244,8 @@ import Testing
     }
 
     @Test func inReplicatedModeAWriteCountsOnlyOnceEnoughReplicasHaveIt() async throws {
-        let primary = try await TestRedis.start(TestRedis.Options(tcp: true))
+        let primary = try await TestRedis.start(
+            TestRedis.Options(tcp: true, arguments: ["--repl-diskless-sync-delay", "0"]))
         let replica = try await TestRedis.start(
             TestRedis.Options(arguments: ["--replicaof", "127.0.0.1", "\(primary.port)"]))
         var configuration = RedisJobSink.Configuration()
@@ -269,69 +270,74 @@ import Testing
         await primary.remove()
     }
 
-    /// A primary and one replica in step that stands still from then on; the queue is reached through a line that can be
-    /// cut.
-    private func withFrozenReplica(
-        connectionWaitMilliseconds: Int64 = 0,
-        _ body: (QueueBench, RedisJobSink, TestRedis, CuttingProxy) async throws -> Void
-    ) async throws {
-        let primary = try await TestRedis.start(TestRedis.Options(tcp: true))
+    private static let noDelay = ["--repl-diskless-sync-delay", "0"]
+
+    /// A primary with a replica in step.
+    private func withReplica(_ body: (TestRedis, TestRedis) async throws -> Void) async throws {
+        let primary = try await TestRedis.start(TestRedis.Options(tcp: true, arguments: Self.noDelay))
         let replica = try await TestRedis.start(
-            TestRedis.Options(arguments: [
-                "--replicaof", "127.0.0.1", "\(primary.port)", "--repl-diskless-sync-delay", "0",
-            ]))
-        let proxy = try CuttingProxy(to: primary.socketPath)
-        let bench = try await QueueBench.make(redis: primary)
-        var configuration = RedisJobSink.Configuration()
-        configuration.replicas = 1
-        let client = RedisClient(
-            loop: bench.loop, address: proxy.address,
-            configuration: RedisClientConfiguration(connectionWaitMilliseconds: connectionWaitMilliseconds))
-        let sink = try await bench.loop.run { [configuration] in
-            _ = await client.waitUntilConnected(milliseconds: 5000)
-            return RedisJobSink(loop: bench.loop, client: client, keys: bench.keys, configuration: configuration)
+            TestRedis.Options(arguments: ["--replicaof", "127.0.0.1", "\(primary.port)"]))
+        do {
+            try await primary.eventually("its replica is in step") {
+                try await primary.pipeline([["SET", "any", "1"], ["WAIT", 1, 100]])[1].get().int64 == 1
+            }
+            try await body(primary, replica)
+        } catch {
+            Issue.record(error)
         }
-        // Also makes the script known.
-        try await primary.eventually("a write has reached the replica") {
-            if case .accepted = try await accept(bench, sink) { true } else { false }
-        }
-        replica.freeze()
-        do { try await body(bench, sink, primary, proxy) } catch { Issue.record(error) }
-        replica.thaw()
-        await client.close()
-        proxy.stop()
         await replica.remove()
         await primary.remove()
     }
 
-    private func accept(_ bench: QueueBench, _ sink: RedisJobSink) async throws -> AcceptResult {
-        try await bench.loop.run {
-            await sink.accept(
-                NewJob(kind: .identify, lane: .write, organization: "demo", subject: "u", payload: []))
-        }
-    }
-
-    @Test func aConnectionLostBeforeTheReplicasAnsweredIsNoAcknowledgement() async throws {
-        // Of what a new connection wrote, nothing, every replica has all.
-        try await withFrozenReplica(connectionWaitMilliseconds: 5000) { bench, sink, _, proxy in
-            let answer = "*1\r\n$16\r\n1234567890123456\r\n"
-            proxy.cut(afterReplyBytes: answer.utf8.count)
-            guard case .unavailable = try await accept(bench, sink) else {
-                Issue.record("acknowledged what no replica has")
+    @Test func aWriteWhosePrimaryWasLostBeforeItsReplicasAnsweredIsNotAccepted() async throws {
+        let lost = try await TestRedis.start()
+        let proxy = try CuttingProxy(to: lost.socketPath)
+        try await withReplica { successor, _ in
+            var configuration = RedisJobSink.Configuration()
+            configuration.replicas = 1
+            let bench = try await QueueBench.make(redis: lost)
+            _ = try await bench.accept("makes the script known")
+            let client = RedisClient(
+                loop: bench.loop, address: proxy.address,
+                configuration: RedisClientConfiguration(connectionWaitMilliseconds: 5000))
+            let result = try await bench.loop.run { [configuration] in
+                try #require(await client.waitUntilConnected(milliseconds: 5000))
+                // The line breaks behind the script's answer, and leads to the new primary from then on.
+                proxy.cut(afterReplyBytes: "*1\r\n$16\r\n1234567890123456\r\n".utf8.count, thenTo: successor.socketPath)
+                let sink = RedisJobSink(
+                    loop: bench.loop, client: client, keys: bench.keys, configuration: configuration)
+                return await sink.accept(
+                    NewJob(kind: .identify, lane: .write, organization: "demo", subject: "u", payload: []))
+            }
+            await client.close()
+            #expect(try await bench.length(.write) == 2)
+            guard case .unavailable = result else {
+                Issue.record("acknowledged what the new primary does not have")
                 return
             }
         }
+        proxy.stop()
+        await lost.remove()
     }
 
-    @Test func theReplicasAnswerToAScriptThatWasNotKnownIsNoAcknowledgement() async throws {
-        try await withFrozenReplica { bench, sink, primary, _ in
+    @Test func aWriteWhoseScriptHadToBeSentAgainWaitsForTheReplicasOfTheSecondTry() async throws {
+        try await withReplica { primary, replica in
+            var configuration = RedisJobSink.Configuration()
+            configuration.replicas = 1
+            let bench = try await QueueBench.make(redis: primary, configuration: configuration)
             try await primary.command(["SCRIPT", "FLUSH"])
-            let before = try await bench.length(.write)
-            guard case .unavailable = try await accept(bench, sink) else {
-                Issue.record("acknowledged what no replica has")
+            // It had everything when it stopped.
+            try await primary.eventually("its replica is in step") {
+                try await primary.pipeline([["SET", "any", "2"], ["WAIT", 1, 100]])[1].get().int64 == 1
+            }
+            replica.freeze()
+            let result = try await bench.accept("user_1")
+            replica.thaw()
+            #expect(try await bench.length(.write) == 1)
+            guard case .unavailable = result else {
+                Issue.record("acknowledged what no replica had")
                 return
             }
-            #expect(try await bench.length(.write) == before + 1)
         }
     }
 

@@ -8,16 +8,19 @@ package final class CuttingProxy: Sendable {
         var sockets: [Int32] = []
         /// Bytes from the server that may still pass; nil is no limit.
         var budget: Int?
+        /// Where the next lines lead.
+        var target: String
+        /// Where they lead once this one is cut.
+        var next: String?
     }
 
     package let address: RedisAddress
     private let path: String
-    private let target: String
     private let listener: Int32
-    private let state = Mutex(State())
+    private let state: Mutex<State>
 
     package init(to target: String) throws {
-        self.target = target
+        state = Mutex(State(target: target))
         path = "/tmp/pr-\(UUID().uuidString.prefix(8))"
         address = RedisAddress(endpoint: .unix(path: path))
         listener = try UnixSocket.listen(path)
@@ -25,7 +28,13 @@ package final class CuttingProxy: Sendable {
     }
 
     /// Lets this many more bytes of answers pass, then closes the line; later lines are whole.
-    package func cut(afterReplyBytes bytes: Int) { state.withLock { $0.budget = bytes } }
+    /// - Parameter next: where they lead; nil is where they led before.
+    package func cut(afterReplyBytes bytes: Int, thenTo next: String? = nil) {
+        state.withLock {
+            $0.budget = bytes
+            $0.next = next
+        }
+    }
 
     package func stop() {
         shutdown(listener, Int32(SHUT_RDWR))
@@ -36,7 +45,7 @@ package final class CuttingProxy: Sendable {
         while true {
             let client = accept(listener, nil, nil)
             guard client >= 0 else { break }
-            guard let server = try? UnixSocket.connect(target) else {
+            guard let server = try? UnixSocket.connect(state.withLock({ $0.target })) else {
                 close(client)
                 continue
             }
@@ -74,6 +83,7 @@ package final class CuttingProxy: Sendable {
                     guard let budget = state.budget else { return (count, false) }
                     guard budget > count else {
                         state.budget = nil
+                        state.target = state.next ?? state.target
                         return (budget, true)
                     }
                     state.budget = budget - count

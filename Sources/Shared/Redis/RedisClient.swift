@@ -210,9 +210,9 @@ package final class RedisClient: @unchecked Sendable {
         }
     }
 
-    /// Runs a script and waits until replicas have what it wrote. WAIT counts only what its own connection wrote, so it
-    /// follows the script on the same one, back to back: sent later, on a connection made after a loss, it would answer
-    /// at once that all replicas have everything.
+    /// Runs a script and waits until replicas have what it wrote. WAIT follows the script on the same connection, back
+    /// to back: sent after the reply it might reach another server, made primary meanwhile, whose replicas have all that
+    /// it has and nothing of the write.
     /// - Parameters:
     ///   - replicas: how many must have it.
     ///   - milliseconds: how long they may take; commands behind it wait as long. Well below the timeout.
