@@ -13,6 +13,8 @@ import Wire
 final class RunningSystem: Sendable {
     /// What differs from test to test.
     struct Layout {
+        /// Nil starts a server of the system's own. `server` is one of several then, which the caller removes.
+        var redis: (server: TestRedis, address: RedisAddress, url: String)?
         /// Nil takes the server that all tests share, which nobody may stop.
         var database: TestPostgres?
         /// How many verifiers and how many writers.
@@ -60,10 +62,15 @@ final class RunningSystem: Sendable {
     }
 
     static func start(extraRoots: String, _ layout: Layout = Layout()) async throws -> RunningSystem {
-        let redis = try await TestRedis.start(
-            TestRedis.Options(
-                appendOnly: true, appendFsync: "always", maxMemory: "1gb",
-                arguments: ["--maxmemory-policy", "noeviction"]))
+        let redis: TestRedis
+        if let given = layout.redis {
+            redis = given.server
+        } else {
+            redis = try await TestRedis.start(
+                TestRedis.Options(
+                    appendOnly: true, appendFsync: "always", maxMemory: "1gb",
+                    arguments: ["--maxmemory-policy", "noeviction"]))
+        }
         let database = try layout.database ?? TestPostgres.shared.get()
         let schema = database.schema()
         let loop = EventLoop(name: "end-to-end")
@@ -76,7 +83,8 @@ final class RunningSystem: Sendable {
         let keys = QueueKeys(prefix: "e2e:", partitions: 16)
         let environment = [
             "RATCHET_MODE": "development", "RATCHET_SECRET": String(repeating: "s", count: 32),
-            "RATCHET_REDIS_URL": redis.url, "RATCHET_PG": database.conninfo, "RATCHET_PG_SCHEMA": schema,
+            "RATCHET_REDIS_URL": layout.redis?.url ?? redis.url, "RATCHET_PG": database.conninfo,
+            "RATCHET_PG_SCHEMA": schema,
             "RATCHET_KEY_PREFIX": keys.prefix, "RATCHET_INGRESS_PORT": "0",
             "RATCHET_EXTRA_APPLE_ROOTS": folder + "/roots.pem", "RATCHET_LOG_LEVEL": "info",
         ].merging(layout.environment) { $1 }
@@ -90,8 +98,9 @@ final class RunningSystem: Sendable {
         try await writers[0].start(untilItSays: "queue seeded")
         for worker in writers.dropFirst() + verifiers { try await worker.start() }
         try await ingress.start(untilItSays: "\"listening\"")
+        let address = layout.redis?.address ?? redis.address
         let client = try await loop.run {
-            let client = RedisClient(loop: loop, address: redis.address, configuration: RedisClientConfiguration())
+            let client = RedisClient(loop: loop, address: address, configuration: RedisClientConfiguration())
             _ = await client.waitUntilConnected(milliseconds: 5000)
             return client
         }
