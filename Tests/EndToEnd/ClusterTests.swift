@@ -16,6 +16,9 @@ struct ClusterTests {
     /// When somebody starts a killed server again, or a frozen one wakes up: well after it has been replaced.
     private static let awayMilliseconds: Int64 = 7000
 
+    /// Shorter than the silence after which others would take a node for dead.
+    private static let behindMilliseconds: Int64 = 1500
+
     /// Every primary has one replica. Once that has taken over there is none left to wait for until the killed server is
     /// back, so calls for its partitions are refused till then; jobs are written meanwhile.
     @Test(.timeLimit(.minutes(5)))
@@ -34,8 +37,19 @@ struct ClusterTests {
                 try await victim.start()
                 try await cluster.waitUntilWhole()
             }
+            // What was written meanwhile is gone with the primary: none of it may have been acknowledged.
+            let replica = try await cluster.primary(of: keys.meta(partition))
+            try await run.fault("replica 1.5 s behind, primary killed", partition, refuses: away) {
+                victim.freeze()
+                await loop.sleep(milliseconds: Self.behindMilliseconds)
+                await replica.stop()
+                victim.thaw()
+                await loop.sleep(milliseconds: Self.awayMilliseconds)
+                try await replica.start()
+                try await cluster.waitUntilWhole()
+            }
             try await run.fault("ordered failover", partition) {
-                try await victim.command(["CLUSTER", "FAILOVER"])
+                try await replica.command(["CLUSTER", "FAILOVER"])
             }
             let source = try await cluster.primary(of: keys.meta(partition))
             var target: TestRedis?
@@ -58,15 +72,25 @@ struct ClusterTests {
         await cluster.remove()
     }
 
-    /// Without waiting for replicas, a failover alone brings everything back.
+    /// Without waiting for replicas a failover alone brings everything back, but for what they did not have yet. That it
+    /// is missed here shows that the ledger would miss it elsewhere.
     @Test(.timeLimit(.minutes(5)))
-    func aClusterThatLostAPrimaryAcknowledgesAgainByItself() async throws {
+    func aClusterThatWaitsForNoReplicaAcknowledgesAgainByItselfAndMayLose() async throws {
         let cluster = try await TestRedisCluster.start(FailoverSystem.options, nodeTimeoutMilliseconds: 2000)
         let system = try await FailoverSystem((cluster.nodes[0], cluster.address, cluster.url), replicas: 0)
         await system.run { run in
+            let keys = system.system.keys
+            let victim = try await cluster.primary(of: keys.meta(3))
+            try await run.fault("everysec: primary killed for good", 3) { await victim.stop() }
             let partition = 3
-            let victim = try await cluster.primary(of: system.system.keys.meta(partition))
-            try await run.fault("everysec: primary killed for good", partition) { await victim.stop() }
+            let primary = cluster.nodes[0] === victim ? cluster.nodes[1] : cluster.nodes[0]
+            let replica = cluster.nodes[0] === victim ? cluster.nodes[4] : cluster.nodes[3]
+            try await run.fault("everysec: replica 1.5 s behind, primary killed", partition, mayLose: true) {
+                replica.freeze()
+                await system.system.loop.sleep(milliseconds: Self.behindMilliseconds)
+                await primary.stop()
+                replica.thaw()
+            }
         }
         await cluster.remove()
     }
@@ -165,6 +189,8 @@ struct ClusterTests {
         private let system: RunningSystem
         private let ledger: ChaosLedger
         private var lines: [Line] = []
+        /// Windows in which something must be lost.
+        private var lossy: Set<Int> = []
 
         init(system: RunningSystem, ledger: ChaosLedger) {
             self.system = system
@@ -177,9 +203,12 @@ struct ClusterTests {
         /// - Parameters:
         ///   - partition: one that the fault concerns.
         ///   - refuses: how long calls are rightly refused, in seconds.
+        ///   - mayLose: what is promised leaves room for a loss, and this fault makes one.
         func fault(
-            _ name: String, _ partition: Int, refuses: Double = 0, _ inject: () async throws -> Void
+            _ name: String, _ partition: Int, refuses: Double = 0, mayLose: Bool = false,
+            _ inject: () async throws -> Void
         ) async throws {
+            if mayLose { lossy.insert(lines.count + 1) }
             ledger.enter(window: lines.count + 1)
             print("cluster: \(name)")
             let began = now
@@ -246,7 +275,10 @@ struct ClusterTests {
 
         func judge() async throws {
             let verdict = try await ChaosVerdict(ledger.people, in: system)
-            #expect(verdict.lost.isEmpty, "lost: \(verdict.findings)")
+            // A fault's loss may be of what was acknowledged just before it.
+            let lost = verdict.lost.keys.filter { !lossy.contains($0) && !lossy.contains($0 + 1) }
+            #expect(lost.isEmpty, "lost: \(verdict.findings)")
+            #expect(lossy.isEmpty || !verdict.lost.isEmpty, "a ledger that misses nothing here would miss nothing ever")
             #expect(verdict.doubled.isEmpty, "doubled: \(verdict.findings)")
             #expect(try await system.deadLetters() == 0)
             #expect(ledger.people.count > 50)

@@ -41,6 +41,11 @@ package enum QueueConnection {
             }
             do {
                 try await QueueSeed(client: client, keys: keys).checkShape()
+            } catch let error as RedisError where error.code == .server("MOVED") {
+                await client.close()
+                throw ServiceError(
+                    .configuration,
+                    "RATCHET_REDIS_URL names one node of a cluster: write redis-cluster://host:port,host:port instead")
             } catch let error as QueueSeed.Mismatch {
                 await client.close()
                 throw ServiceError(.configuration, error.message)
