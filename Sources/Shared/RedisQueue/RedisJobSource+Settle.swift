@@ -4,7 +4,7 @@ internal import Redis
 
 extension RedisJobSource {
     /// Most bytes one settle call carries: Redis works on nothing else meanwhile.
-    private static let mostBytesPerCall = 1 << 20
+    private static let mostBytesPerCall = 512 << 10
     /// First pause after a failed settle; doubled up to the cap.
     private static let retryMilliseconds: Int64 = 50
     private static let retryCapMilliseconds: Int64 = 1000
