@@ -40,7 +40,7 @@ struct ClusterTests {
             // What was written meanwhile is gone with the primary: none of it may have been acknowledged.
             let replica = try await cluster.primary(of: keys.meta(partition))
             try await run.fault("replica 1.5 s behind, primary killed", partition, refuses: away) {
-                victim.freeze()
+                try await Self.holdBack(victim, of: replica)
                 await loop.sleep(milliseconds: Self.behindMilliseconds)
                 await replica.stop()
                 victim.thaw()
@@ -86,7 +86,7 @@ struct ClusterTests {
             let primary = cluster.nodes[0] === victim ? cluster.nodes[1] : cluster.nodes[0]
             let replica = cluster.nodes[0] === victim ? cluster.nodes[4] : cluster.nodes[3]
             try await run.fault("everysec: replica 1.5 s behind, primary killed", partition, mayLose: true) {
-                replica.freeze()
+                try await Self.holdBack(replica, of: primary)
                 await system.system.loop.sleep(milliseconds: Self.behindMilliseconds)
                 await primary.stop()
                 replica.thaw()
@@ -124,6 +124,13 @@ struct ClusterTests {
             }
         }
         await sentinel.remove()
+    }
+
+    /// From now on the replica gets nothing: standing still is not enough, since the kernel would keep for it what the
+    /// primary sends.
+    private static func holdBack(_ replica: TestRedis, of primary: TestRedis) async throws {
+        replica.freeze()
+        try await primary.command(["CLIENT", "KILL", "TYPE", "replica"])
     }
 
     private static func waitUntilItCopies(_ server: TestRedis) async throws {
