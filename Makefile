@@ -14,6 +14,7 @@ help: ## List these commands.
 	@echo '  RATCHET_CHAOS_SECONDS         make chaos draws faults for so long (1200); each comes once anyway'
 	@echo '  RATCHET_CHAOS_OUTAGE_SECONDS  length of an outage in make chaos (120)'
 	@echo '  RATCHET_CHAOS_SEED            order of the faults in make chaos (random, printed)'
+	@echo '  RATCHET_CHAOS_ONLY            only faults with this text in their names'
 	@echo '  RATCHET_CHAOS_REPORT          file that make chaos writes its table to'
 
 run: setup ## Start all of Ratchet with a private Redis and Postgres; Ctrl-C stops it.

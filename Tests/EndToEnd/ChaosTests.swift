@@ -53,7 +53,7 @@ import Testing
         var count = 0
         while let fault = faults.next() {
             let seconds = (time.monotonicNanoseconds - began) / 1_000_000_000
-            if count >= Fault.allCases.count && seconds >= plan.seconds { break }
+            if count >= plan.kinds.count && seconds >= plan.seconds { break }
             count += 1
             // A while of peace, so that a fault meets a system at work.
             await chaos.system.loop.sleep(milliseconds: 500)

@@ -21,9 +21,12 @@ final class RunningSystem: Sendable {
         var workers = 1
         /// Variables on top of the usual ones.
         var environment: [String: String] = [:]
+        /// The ingress and the first worker of each kind reach Redis through a proxy that can cut connections.
+        var behindProxy = false
     }
 
     let redis: TestRedis
+    let proxy: CuttingProxy?
     let database: TestPostgres
     let schema: String
     let ingress: RatchetProcess
@@ -43,11 +46,12 @@ final class RunningSystem: Sendable {
     private static let organization = "demo"
 
     private init(
-        redis: TestRedis, database: TestPostgres, schema: String, ingress: RatchetProcess,
+        redis: TestRedis, proxy: CuttingProxy?, database: TestPostgres, schema: String, ingress: RatchetProcess,
         verifiers: [RatchetProcess], writers: [RatchetProcess], port: Int, loop: EventLoop, postgres: PostgresClient,
         client: RedisClient, keys: QueueKeys, folder: String
     ) {
         self.redis = redis
+        self.proxy = proxy
         self.database = database
         self.schema = schema
         self.ingress = ingress
@@ -88,9 +92,14 @@ final class RunningSystem: Sendable {
             "RATCHET_KEY_PREFIX": keys.prefix, "RATCHET_INGRESS_PORT": "0",
             "RATCHET_EXTRA_APPLE_ROOTS": folder + "/roots.pem", "RATCHET_LOG_LEVEL": "info",
         ].merging(layout.environment) { $1 }
+        let proxy =
+            layout.behindProxy ? try CuttingProxy(to: redis.socketPath) : nil
         // Files in the run folder are named after the program, so a second one of a kind has a folder of its own.
         func process(_ name: String, _ number: Int = 0) -> RatchetProcess {
-            RatchetProcess(name, environment: environment.merging(["RATCHET_RUN_DIR": "\(folder)/\(number)"]) { $1 })
+            var own = environment
+            own["RATCHET_RUN_DIR"] = "\(folder)/\(number)"
+            if let proxy, number == 0 { own["RATCHET_REDIS_URL"] = proxy.address.description }
+            return RatchetProcess(name, environment: own)
         }
         let writers = (0..<layout.workers).map { process("ratchet-writer", $0) }
         let verifiers = (0..<layout.workers).map { process("ratchet-verifier", $0) }
@@ -106,8 +115,8 @@ final class RunningSystem: Sendable {
         }
         let port = ingress.lines.compactMap(listeningPort).last ?? 0
         return RunningSystem(
-            redis: redis, database: database, schema: schema, ingress: ingress, verifiers: verifiers, writers: writers,
-            port: port, loop: loop, postgres: postgres, client: client, keys: keys, folder: folder)
+            redis: redis, proxy: proxy, database: database, schema: schema, ingress: ingress, verifiers: verifiers,
+            writers: writers, port: port, loop: loop, postgres: postgres, client: client, keys: keys, folder: folder)
     }
 
     private static func prepare(_ postgres: PostgresClient) async throws {
@@ -282,6 +291,7 @@ final class RunningSystem: Sendable {
             await client.close()
             postgres.close()
         }
+        proxy?.stop()
         await redis.remove()
         try? FileManager.default.removeItem(atPath: folder)
     }

@@ -142,6 +142,28 @@ import Testing
         }
     }
 
+    /// On a cluster it lies on another node than most of the writes.
+    @Test func aSharedLimitIsExactWhereverItsWritesGo() async throws {
+        let bench = try await QueueBench.make(partitions: 8)
+        let limit = RateLimit(subject: SHA256Digest(ofParts: ["organization"]), perMinute: 40, isShared: true)
+        let results = try await bench.loop.run {
+            await withTaskGroup(of: AcceptResult.self) { group in
+                for index in 0..<64 {
+                    group.addTask {
+                        await bench.sink.accept(
+                            NewJob(
+                                kind: .identify, lane: .write, organization: "demo", subject: "user_\(index)",
+                                payload: [], limit: limit))
+                    }
+                }
+                return await group.reduce(into: []) { $0.append($1) }
+            }
+        }
+        let limited = results.count { if case .limited = $0 { true } else { false } }
+        #expect(limited == 24)
+        #expect(try await bench.length(.write) == 40)
+    }
+
     @Test func anOrganizationsBacklogIsCapped() async throws {
         var configuration = RedisJobSink.Configuration()
         configuration.organizationBacklog = 3

@@ -230,6 +230,27 @@ import Testing
         }
     }
 
+    /// Redis answers PING, too, with MISCONF then; operators still have to look.
+    @Test func aServerThatCannotSaveIsConnectedToAndRefusesWritesAlone() async throws {
+        try await withServer { server in
+            try await server.command(["SET", "k", "v"])
+            let obstacle = server.folder + "/dump.rdb"
+            try FileManager.default.createDirectory(atPath: obstacle, withIntermediateDirectories: false)
+            try await server.command(["CONFIG", "SET", "save", "86400 1"])
+            try await server.command(["BGSAVE"])
+            try await eventually("saving fails") {
+                try await server.command(["INFO", "persistence"]).text?.contains("last_bgsave_status:err") == true
+            }
+            try await withClient(server.address) { client in
+                let value = try await client.command(["GET", "k"])
+                #expect(value.text == "v")
+                let error = await client.failure(["SET", "k", "w"])
+                #expect(error?.code == .server("MISCONF"))
+                #expect(error?.isRetryable == true)
+            }
+        }
+    }
+
     @Test(arguments: ["LOADING Redis is loading", "MASTERDOWN Link with MASTER is down", "READONLY no"])
     func anAnswerOfTheWrongServerEndsTheConnection(_ line: String) async throws {
         let fake = try FakeRedis { connection, command in

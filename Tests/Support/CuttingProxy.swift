@@ -2,10 +2,11 @@ internal import Foundation
 package import Redis
 internal import Synchronization
 
-/// Stands between a client and a server and cuts the line after a number of bytes.
+/// Stands between clients and a server and cuts their lines in the middle of what passes.
 package final class CuttingProxy: Sendable {
     private struct State {
-        var sockets: [Int32] = []
+        var lines: [Int: Line] = [:]
+        var last = 0
         /// Bytes from the server that may still pass; nil is no limit.
         var budget: Int?
         /// Where the next lines lead.
@@ -19,6 +20,7 @@ package final class CuttingProxy: Sendable {
     private let listener: Int32
     private let state: Mutex<State>
 
+    /// - Parameter target: the server's unix socket; a client that comes while nobody listens there is hung up on.
     package init(to target: String) throws {
         state = Mutex(State(target: target))
         path = "/tmp/pr-\(UUID().uuidString.prefix(8))"
@@ -36,6 +38,14 @@ package final class CuttingProxy: Sendable {
         }
     }
 
+    /// Lets each line that is open now pass so many more bytes, another number for each, and then cuts it: half of them
+    /// in what the client says, half of them in what the server answers.
+    package func cutAll(within bytes: ClosedRange<Int>) {
+        for line in state.withLock({ Array($0.lines.values) }) {
+            line.allow(.random(in: bytes), ofReplies: .random())
+        }
+    }
+
     package func stop() {
         shutdown(listener, Int32(SHUT_RDWR))
         unlink(path)
@@ -49,7 +59,13 @@ package final class CuttingProxy: Sendable {
                 close(client)
                 continue
             }
-            let line = Line(client: client, server: server)
+            _ = fcntl(client, F_SETFD, FD_CLOEXEC)
+            let line = state.withLock { state in
+                state.last += 1
+                let line = Line(number: state.last, client: client, server: server)
+                state.lines[line.number] = line
+                return line
+            }
             Thread.detachNewThread { [self] in pump(from: client, to: server, line, limited: false) }
             Thread.detachNewThread { [self] in pump(from: server, to: client, line, limited: true) }
         }
@@ -58,9 +74,28 @@ package final class CuttingProxy: Sendable {
 
     /// Closes both sockets once both directions are done with them.
     private final class Line: Sendable {
+        let number: Int
         private let sockets: [Int32]
         private let ended = Mutex(0)
-        init(client: Int32, server: Int32) { sockets = [client, server] }
+        private let allowance = Mutex<(bytes: Int, ofReplies: Bool)?>(nil)
+
+        init(number: Int, client: Int32, server: Int32) {
+            self.number = number
+            sockets = [client, server]
+        }
+
+        func allow(_ bytes: Int, ofReplies: Bool) { allowance.withLock { $0 = (bytes, ofReplies) } }
+
+        /// - Returns: how many of so many bytes may pass.
+        func pass(_ count: Int, areReplies: Bool) -> Int {
+            allowance.withLock { allowance in
+                guard let (bytes, ofReplies) = allowance, ofReplies == areReplies else { return count }
+                guard bytes >= count else { return bytes }
+                allowance = (bytes - count, ofReplies)
+                return count
+            }
+        }
+
         func end() {
             for fd in sockets { shutdown(fd, Int32(SHUT_RDWR)) }
             let last = ended.withLock { ended in
@@ -76,9 +111,9 @@ package final class CuttingProxy: Sendable {
         while true {
             let count = recv(source, &buffer, buffer.count, 0)
             guard count > 0 else { break }
-            var allowed = count
-            var cut = false
-            if limited {
+            var allowed = line.pass(count, areReplies: limited)
+            var cut = allowed < count
+            if limited && !cut {
                 (allowed, cut) = state.withLock { state in
                     guard let budget = state.budget else { return (count, false) }
                     guard budget > count else {
@@ -93,6 +128,7 @@ package final class CuttingProxy: Sendable {
             UnixSocket.sendAll(target, Array(buffer[..<allowed]))
             if cut { break }
         }
+        state.withLock { $0.lines[line.number] = nil }
         line.end()
     }
 }

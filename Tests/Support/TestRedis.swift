@@ -103,6 +103,14 @@ package final class TestRedis: Sendable {
     package var socketPath: String { "\(folder)/s" }
     /// The server's process; nil while stopped.
     package var processID: Int32? { running.withLock { $0?.server } }
+    /// False once it has ended by itself, or was stopped.
+    package var isRunning: Bool {
+        guard let processID, let status = try? String(contentsOfFile: "/proc/\(processID)/stat", encoding: .utf8),
+            let state = status.split(separator: ")").last?.split(separator: " ").first
+        else { return false }
+        // The wrapper collects its child only when it is told to.
+        return state != "Z"
+    }
     package var log: String { (try? String(contentsOfFile: "\(folder)/log", encoding: .utf8)) ?? "" }
 
     /// Starts the server again after `stop`, with the same folder and port, and waits until it takes commands.
@@ -165,6 +173,8 @@ package final class TestRedis: Sendable {
     /// process is gone.
     private static let wrapper = """
         exec 3<&0
+        # A file size limit, as tests of a full disk set, then makes writing fail instead of ending the server by signal.
+        trap '' XFSZ
         redis-server "$@" </dev/null >>"$0/log" 2>&1 3<&- &
         server=$!
         echo $server >"$0/pid.new" && mv "$0/pid.new" "$0/pid"

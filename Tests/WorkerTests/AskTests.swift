@@ -66,7 +66,9 @@ import WorkerCore
             let handler: any JobHandler
             switch stage {
             case .verify:
-                handler = VerifyHandler(verifier: try SignedTransactionVerifier(), time: SystemTime(), cores: 1)
+                handler = VerifyHandler(
+                    verifier: try SignedTransactionVerifier(), attestations: try AttestationVerifier(),
+                    time: SystemTime(), cores: 1)
             case .write:
                 // Echo needs no database; this one is never there.
                 let nowhere = PostgresConfiguration(conninfo: "host=/nonexistent", schema: nil)

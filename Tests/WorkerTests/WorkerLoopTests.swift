@@ -166,11 +166,26 @@ private struct WorkerBench {
         #expect(later.queue.dead.map(\.reason) == ["unsupported"])
     }
 
-    @Test func suspectsRunAloneAndTheThirdUnendedStartIsPoison() async throws {
+    @Test func theJobsOfALostBatchRunInGroupsOf32AfterTheNewOnes() async throws {
+        let handler = ScriptedHandler()
+        let bench = WorkerBench(handler)
+        let source = bench.queue.source(.write)
+        for index in 0..<80 { await bench.accept("lost \(index)") }
+        let lost = await source.fetch(atMost: 100)
+        bench.queue.redeliver(lost)
+        await bench.accept("new")
+        try await bench.running { await bench.queue.settled(81) }
+        #expect(handler.batches.map(\.count) == [1, 32, 32, 16])
+        #expect(handler.batches.first == ["new"])
+        #expect(bench.queue.dead.isEmpty)
+    }
+
+    @Test func jobsDeliveredThreeTimesRunAloneAndTheThirdUnendedStartIsPoison() async throws {
         let handler = ScriptedHandler()
         let bench = WorkerBench(handler)
         let source = bench.queue.source(.write)
         for name in ["bad", "good"] { await bench.accept(name) }
+        bench.queue.redeliver(await source.fetch(atMost: 10))
         let delivered = await source.fetch(atMost: 10)
         // Three workers started the first one alone and died of it.
         for _ in 0..<3 { _ = await source.startAlone(delivered[0]) }

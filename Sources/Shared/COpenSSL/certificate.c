@@ -101,6 +101,20 @@ int copenssl_certificate_extension_count(const copenssl_certificate *certificate
     return count;
 }
 
+int64_t copenssl_certificate_extension_value(
+    const copenssl_certificate *certificate, const char *oid, uint8_t *out, uint64_t capacity) {
+    if (copenssl_certificate_extension_count(certificate, oid) != 1) return -1;
+    ASN1_OBJECT *object = OBJ_txt2obj(oid, 1);
+    int position = object ? X509_get_ext_by_OBJ(x509(certificate), object, -1) : -1;
+    ASN1_OBJECT_free(object);
+    ERR_clear_error();
+    if (position < 0) return -1;
+    const ASN1_OCTET_STRING *value = X509_EXTENSION_get_data(X509_get_ext(x509(certificate), position));
+    int length = ASN1_STRING_length(value);
+    if (length > 0) memcpy(out, ASN1_STRING_get0_data(value), (uint64_t)length < capacity ? (uint64_t)length : capacity);
+    return length;
+}
+
 copenssl_root *copenssl_root_create(const copenssl_certificate *certificate) {
     X509_STORE *store = X509_STORE_new();
     X509_VERIFY_PARAM *parameters = X509_VERIFY_PARAM_new();
@@ -174,3 +188,11 @@ copenssl_p256_key *copenssl_certificate_p256_key(const copenssl_certificate *cer
 }
 
 void copenssl_p256_key_free(copenssl_p256_key *key) { EVP_PKEY_free((EVP_PKEY *)key); }
+
+int copenssl_p256_key_point(const copenssl_p256_key *key, uint8_t out[65]) {
+    size_t length = 0;
+    int good = EVP_PKEY_get_octet_string_param((EVP_PKEY *)key, OSSL_PKEY_PARAM_PUB_KEY, out, 65, &length) == 1
+        && length == 65 && out[0] == 4;
+    ERR_clear_error();
+    return good;
+}

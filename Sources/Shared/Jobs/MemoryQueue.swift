@@ -15,7 +15,7 @@ package final class MemoryQueue: JobSink, Sendable {
         var entry: Int64 = 0
         var waiting: [Lane: [FetchedJob]] = [:]
         var delayed: [(milliseconds: Int64, job: FetchedJob)] = []
-        var pending: Set<String> = []
+        var pending: [String: FetchedJob] = [:]
         var dead: [DeadLetter] = []
         var answers: [AcceptResult] = []
         var alone: [Int64: Int] = [:]
@@ -117,10 +117,17 @@ package final class MemoryQueue: JobSink, Sendable {
     /// Hands out again what is pending, as after a worker's death.
     package func redeliver(_ jobs: [FetchedJob]) {
         state.withLock { state in
-            for job in jobs where state.pending.remove(job.entryID) != nil {
+            for job in jobs where state.pending.removeValue(forKey: job.entryID) != nil {
                 state.add(job.header, job.payload, job.lane, deliveries: job.deliveries)
             }
         }
+    }
+
+    /// Hands out again everything that is pending, oldest entry first, as after the death of all workers.
+    package func redeliverPending() {
+        let pending = state.withLock { $0.pending.values }
+        redeliver(pending.sorted { (Int64($0.entryID) ?? 0) < (Int64($1.entryID) ?? 0) })
+        wake()
     }
 
     private func take(_ stage: Stage, _ count: Int) -> [FetchedJob] {
@@ -133,7 +140,7 @@ package final class MemoryQueue: JobSink, Sendable {
                     return job
                 }
                 state.waiting[lane] = Array(waiting.dropFirst(taken.count))
-                for job in taken { state.pending.insert(job.entryID) }
+                for job in taken { state.pending[job.entryID] = job }
                 return taken
             }
             return []
@@ -142,7 +149,8 @@ package final class MemoryQueue: JobSink, Sendable {
 
     private func settle(_ settlements: [Settlement]) {
         let sleepers = state.withLock { state in
-            for settlement in settlements where state.pending.remove(settlement.job.entryID) != nil {
+            for settlement in settlements
+            where state.pending.removeValue(forKey: settlement.job.entryID) != nil {
                 state.settled += 1
                 let job = settlement.job
                 state.alone[job.header.stamp] = nil

@@ -290,7 +290,12 @@ final class RedisLink: @unchecked Sendable {
                     tryNext("the peer does not answer as Redis does")
                 }
             case .failure(let error):
-                if expected != nil || !connection.isOpen { tryNext(error.message) }
+                if last && error.code == .server("MISCONF") {
+                    // It can't save and so refuses to write, and PING with it; reading works, and operators need it.
+                    greeted(connection)
+                } else if expected != nil || !connection.isOpen {
+                    tryNext(error.message)
+                }
             }
         }
         connection.send(

@@ -55,6 +55,8 @@ package final class RedisJobSource: JobSource, @unchecked Sendable {
     var held: Set<String> = []
     /// Pending here for Redis, unknown to this process, at the last refresh.
     var strays: Set<String> = []
+    /// A fetch failed after it may have reached Redis: what it handed out may be among the next strays.
+    var deliveriesInDoubt = false
     /// Where each stream's search for idle entries goes on.
     var idleCursors: [String: String] = [:]
     /// How many jobs are parked, by stream, at the last look.
@@ -238,6 +240,7 @@ package final class RedisJobSource: JobSource, @unchecked Sendable {
                     .text(QueueKeys.group), .text(consumer), .integer(Int64(count)), .text(stream.lane.name),
                 ])
         } catch {
+            deliveriesInDoubt = true
             return .failed
         }
         guard let parts = answer.elements, parts.count == 3, let entries = parts[0].elements,

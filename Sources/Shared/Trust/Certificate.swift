@@ -37,6 +37,14 @@ final class Certificate: @unchecked Sendable {
     /// Whether exactly one extension has this dotted identifier. Its value is not looked at: Apple's markers hold NULL.
     func hasExtension(_ oid: String) -> Bool { copenssl_certificate_extension_count(handle, oid) == 1 }
 
+    /// The value of the only extension with this dotted identifier; nil for none, several, or more than 1 KiB.
+    func extensionValue(_ oid: String) -> [UInt8]? {
+        var value = [UInt8](repeating: 0, count: 1024)
+        let size = copenssl_certificate_extension_value(handle, oid, &value, UInt64(value.count))
+        guard size >= 0, size <= Int64(value.count) else { return nil }
+        return Array(value.prefix(Int(size)))
+    }
+
     /// The P-256 key; nil for any other kind of key.
     var p256Key: P256Key? { copenssl_certificate_p256_key(handle).map(P256Key.init(owning:)) }
 
@@ -67,6 +75,12 @@ final class P256Key: @unchecked Sendable {
     private let handle: OpaquePointer
     fileprivate init(owning handle: OpaquePointer) { self.handle = handle }
     deinit { copenssl_p256_key_free(handle) }
+
+    /// The uncompressed point, 65 bytes (SEC 1 §2.3.3).
+    var point: [UInt8]? {
+        var point = [UInt8](repeating: 0, count: 65)
+        return copenssl_p256_key_point(handle, &point) == 1 ? point : nil
+    }
 
     /// Whether `signature` is ES256 (RFC 7518 §3.4: r and s, 32 bytes each) over the message.
     func verifies(signature: [UInt8], of message: UnsafeBufferPointer<UInt8>) -> Bool {

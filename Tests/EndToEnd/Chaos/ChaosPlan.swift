@@ -8,6 +8,8 @@ struct ChaosPlan: Sendable {
     /// How long a dependency is away or a worker stands still.
     let outageSeconds: Int
     let seed: UInt64
+    /// The faults there are to choose from.
+    let kinds: [Fault]
     /// Where the table goes as Markdown.
     let report: String?
 
@@ -19,22 +21,33 @@ struct ChaosPlan: Sendable {
         outageSeconds = max(1, Int(clamping: number("RATCHET_CHAOS_OUTAGE_SECONDS") ?? 6))
         seed = number("RATCHET_CHAOS_SEED") ?? UInt64.random(in: 1...999_999)
         report = environment["RATCHET_CHAOS_REPORT"]
+        let wanted = environment["RATCHET_CHAOS_ONLY"] ?? ""
+        kinds = Fault.allCases.filter { wanted.isEmpty || $0.rawValue.contains(wanted) }
+        precondition(!kinds.isEmpty, "RATCHET_CHAOS_ONLY=\(wanted) is part of no fault's name")
     }
 
     var outageMilliseconds: Int64 { Int64(outageSeconds) * 1000 }
 
     /// When the test is given up: about half of the faults last as long as an outage, and a backlog of each is worked
     /// off.
-    var mostMinutes: Int { 5 + (seconds + Fault.allCases.count * outageSeconds * 2) / 60 }
+    var mostMinutes: Int { 5 + (seconds + kinds.count * outageSeconds * 2) / 60 }
 
     /// All faults in random order, then one at a time at random, for ever.
-    func faults() -> some IteratorProtocol<Fault> & Sendable { Order(generator: SplitMix(state: seed)) }
+    func faults() -> some IteratorProtocol<Fault> & Sendable { Order(generator: SplitMix(state: seed), kinds: kinds) }
 
     private struct Order: IteratorProtocol, Sendable {
         var generator: SplitMix
-        var left = Fault.allCases
+        let kinds: [Fault]
+        var left: [Fault]
+
+        init(generator: SplitMix, kinds: [Fault]) {
+            self.generator = generator
+            self.kinds = kinds
+            left = kinds
+        }
+
         mutating func next() -> Fault? {
-            guard !left.isEmpty else { return Fault.allCases.randomElement(using: &generator) }
+            guard !left.isEmpty else { return kinds.randomElement(using: &generator) }
             return left.remove(at: Int.random(in: left.indices, using: &generator))
         }
     }
@@ -69,9 +82,16 @@ enum Fault: String, CaseIterable, Sendable {
     case redisSleeps = "Redis: DEBUG SLEEP"
     case redisFull = "Redis at maxmemory"
     case redisReadOnly = "Redis read-only (REPLICAOF)"
+    case redisConnectionsCut = "Redis: connections cut in the middle of calls and replies"
+    case redisMisconfigured = "Redis refuses to write (MISCONF: saving fails)"
+    case redisDiskFull = "Redis ends on a full disk"
     case postgresDown = "Postgres down"
     case postgresFrozen = "Postgres frozen (SIGSTOP)"
     case postgresRestarted = "Postgres crashed in a transaction"
     case postgresBackendsTerminated = "Postgres: all backends terminated"
     case postgresOutOfConnections = "Postgres out of connections"
+    case postgresDiskFull = "Postgres: disk full (53100)"
+    case bothDown = "Redis and Postgres down, Redis back first"
+    case workersKilledWhilePostgresFrozen = "all workers killed while Postgres is frozen"
+    case redisKilledWhileWritersFrozen = "Redis killed and started while all writers are frozen"
 }

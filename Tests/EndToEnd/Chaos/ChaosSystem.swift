@@ -19,12 +19,21 @@ final class ChaosSystem: Sendable {
     private static let listening = "\"listening\""
     /// A real pause of Redis lasts seconds; a longer one is the same as a frozen Redis.
     private static let longestSleepMilliseconds: Int64 = 8000
+    /// From the head of the next reply to the middle of a full fetch.
+    private static let bytesBeforeCut = 1...50_000
+    /// Enough for a client to be back at work before it is cut again.
+    private static let cutMilliseconds: Int64 = 700
+    /// Some writes still fit, the last one only in part.
+    private static let bytesLeftOnDisk = 20_000
+    /// A second fault comes while the first one is being felt.
+    private static let overlapMilliseconds: Int64 = 500
 
     init(pki: TestPKI, outageMilliseconds: Int64) async throws {
         self.outageMilliseconds = outageMilliseconds
         var layout = RunningSystem.Layout()
         layout.database = try TestPostgres()
         layout.workers = 2
+        layout.behindProxy = true
         // The ingress comes back at the same place, and one person's retries are not a flood.
         layout.environment = [
             "RATCHET_INGRESS_PORT": String(try LoopbackPort.free()), "RATCHET_LIMIT_UNATTESTED_PER_MINUTE": "0",
@@ -77,6 +86,9 @@ final class ChaosSystem: Sendable {
             try await redis.command(["REPLICAOF", "127.0.0.1", "1"])
             await outage()
             try await redis.command(["REPLICAOF", "NO", "ONE"])
+        case .redisConnectionsCut: await cutConnections()
+        case .redisMisconfigured: try await failSaving()
+        case .redisDiskFull: try await fillRedisDisk()
         case .postgresDown:
             try await blocking { [database] in try database.stop() }
             await outage()
@@ -91,8 +103,77 @@ final class ChaosSystem: Sendable {
             try await terminateBackends(connection)
             try await system.loop.run { connection.close() }
         case .postgresOutOfConnections: try await takeAllConnections()
+        case .postgresDiskFull: try await fillPostgresDisk()
+        case .bothDown:
+            await redis.stop()
+            try await blocking { [database] in try database.stop() }
+            await outage()
+            try await redis.start()
+            await outage()
+            try await blocking { [database] in try database.start() }
+        case .workersKilledWhilePostgresFrozen:
+            database.freeze()
+            await system.loop.sleep(milliseconds: Self.overlapMilliseconds)
+            let killed = kill(system.verifiers + system.writers)
+            await outage()
+            database.thaw()
+            return Injected(end: now, rest: killed.rest)
+        case .redisKilledWhileWritersFrozen:
+            for writer in system.writers { writer.kill(SIGSTOP) }
+            await system.loop.sleep(milliseconds: Self.overlapMilliseconds)
+            try await redis.restart()
+            await outage()
+            for writer in system.writers { writer.kill(SIGCONT) }
         }
         return Injected(end: now)
+    }
+
+    // MARK: - Redis
+
+    /// Each connection is cut again and again, after another number of bytes each time.
+    private func cutConnections() async {
+        let end = now + outageMilliseconds * 1_000_000
+        while now < end {
+            system.proxy?.cutAll(within: Self.bytesBeforeCut)
+            await system.loop.sleep(milliseconds: Self.cutMilliseconds)
+        }
+    }
+
+    /// A folder of the name that a snapshot is to have makes saving fail, and Redis refuses all writes after that.
+    private func failSaving() async throws {
+        let obstacle = redis.folder + "/dump.rdb"
+        try FileManager.default.createDirectory(atPath: obstacle, withIntermediateDirectories: false)
+        try await redis.command(["CONFIG", "SET", "save", "86400 1"])
+        try await save(untilItSays: "err")
+        await outage()
+        try FileManager.default.removeItem(atPath: obstacle)
+        try await save(untilItSays: "ok")
+        try await redis.command(["CONFIG", "SET", "save", ""])
+    }
+
+    private func save(untilItSays status: String) async throws {
+        // Refused while the log is being rewritten, which passes.
+        while (try? await redis.command(["BGSAVE"])) == nil { await system.loop.sleep(milliseconds: 50) }
+        let wanted = "rdb_last_bgsave_status:\(status)"
+        while try await redis.command(["INFO", "persistence"]).text?.contains(wanted) != true {
+            await system.loop.sleep(milliseconds: 50)
+        }
+    }
+
+    /// The log may grow by a little, then every write of it fails: with a sync before each answer Redis ends itself.
+    private func fillRedisDisk() async throws {
+        guard let process = redis.processID else { throw RatchetProcess.Failure(description: "no redis-server") }
+        let folder = redis.folder + "/appendonlydir/"
+        let files = try FileManager.default.contentsOfDirectory(atPath: folder)
+        let sizes = try files.map { try FileManager.default.attributesOfItem(atPath: folder + $0)[.size] as? Int ?? 0 }
+        let limit = (sizes.max() ?? 0) + Self.bytesLeftOnDisk
+        let run = try await CommandRun.of(
+            "/usr/bin/prlimit", ["--pid", "\(process)", "--fsize=\(limit):\(limit)"], [:])
+        guard run.code == 0 else { throw RatchetProcess.Failure(description: run.errors) }
+        while redis.isRunning { await system.loop.sleep(milliseconds: 20) }
+        await outage()
+        await redis.stop()
+        try await redis.start()
     }
 
     // MARK: - Processes
@@ -169,6 +250,32 @@ final class ChaosSystem: Sendable {
         await outage()
         let all = taken
         try await system.loop.run { for connection in all { connection.close() } }
+    }
+
+    /// Every write is answered as Postgres answers when it can't extend a file.
+    private func fillPostgresDisk() async throws {
+        let connection = try await connectToPostgres()
+        let tables = ["customers", "purchases", "purchase_owner_writes"]
+        try await system.loop.run {
+            _ = try await connection.execute(
+                """
+                CREATE FUNCTION disk_full() RETURNS trigger LANGUAGE plpgsql AS $$
+                BEGIN
+                    RAISE EXCEPTION 'could not extend file: No space left on device' USING ERRCODE = '53100';
+                END $$;
+                """
+                    + tables.map {
+                        """
+                        CREATE TRIGGER disk_full BEFORE INSERT OR UPDATE ON \($0) FOR EACH STATEMENT
+                            EXECUTE FUNCTION disk_full();
+                        """
+                    }.joined())
+        }
+        await outage()
+        try await system.loop.run {
+            _ = try await connection.execute("DROP FUNCTION disk_full() CASCADE")
+            connection.close()
+        }
     }
 
     private func connectUntilRefused() async -> [PostgresConnection] {

@@ -34,6 +34,10 @@ int copenssl_certificate_is_root(const copenssl_certificate *certificate);
 int copenssl_certificate_may_sign_data(const copenssl_certificate *certificate);
 /// How many extensions of this dotted object identifier it has; -1 for text that is no object identifier.
 int copenssl_certificate_extension_count(const copenssl_certificate *certificate, const char *oid);
+/// The value of the only extension of this object identifier: its size, and up to `capacity` bytes of it in `out`; -1
+/// when there is none, or several.
+int64_t copenssl_certificate_extension_value(
+    const copenssl_certificate *certificate, const char *oid, uint8_t *out, uint64_t capacity);
 
 /// One trusted root in a store of its own; nothing else is ever trusted. Immutable: any number of threads at once.
 typedef struct copenssl_root copenssl_root;
@@ -52,6 +56,8 @@ typedef struct copenssl_p256_key copenssl_p256_key;
 /// The certificate's key; NULL unless it is an elliptic one on P-256 that names its curve.
 copenssl_p256_key *copenssl_certificate_p256_key(const copenssl_certificate *certificate);
 void copenssl_p256_key_free(copenssl_p256_key *key);
+/// The point in uncompressed form (SEC 1 2.3.3): 04, x, y; 1 on success.
+int copenssl_p256_key_point(const copenssl_p256_key *key, uint8_t out[65]);
 /// 1 when `signature` (r then s, 32 bytes each, RFC 7518 3.4) is this key's ECDSA signature over SHA-256 of the message.
 int copenssl_es256_verify(
     const copenssl_p256_key *key, const uint8_t *message, uint64_t length, const uint8_t signature[64]);

@@ -30,13 +30,13 @@ extension QueueScripts {
     /// first: a blind claim would steal back an entry that was lost to another worker.
     ///
     /// KEYS: 1 lane
-    /// ARGV: 1 group, 2 consumer, 3 most entries
-    /// Answers the ids of what it holds, the most at most.
+    /// ARGV: 1 group, 2 consumer, 3 most entries, 4 where to begin: `-` or `(` and an id
+    /// Answers the ids of what it holds from there on, the most at most.
     static let refresh = RedisScript(
         name: "refresh",
         source: """
             #!lua flags=allow-oom
-            local pending = redis.pcall('XPENDING', KEYS[1], ARGV[1], '-', '+', ARGV[3], ARGV[2])
+            local pending = redis.pcall('XPENDING', KEYS[1], ARGV[1], ARGV[4], '+', ARGV[3], ARGV[2])
             if pending.err or #pending == 0 then return {} end
             local ids = {}
             for n, entry in ipairs(pending) do ids[n] = entry[1] end
