@@ -1,6 +1,7 @@
 import Bytes
 import EventLoop
 import Foundation
+import OpsCore
 import Redis
 import RedisQueue
 import Store

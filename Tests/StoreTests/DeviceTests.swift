@@ -38,7 +38,7 @@ import Wire
     }
 
     @Test func theSameJobAgainFindsTheDeviceEnrolled() async throws {
-        try await withOrganizations { connection in
+        try await withOrganizations { (connection) async throws in
             let first = enrolment("key", call: "call", token: "token")
             let id = Enrolment.deviceID(organization: "o", keyID: first.keyID)
             for _ in 0..<3 {
@@ -49,7 +49,7 @@ import Wire
     }
 
     @Test func anEqualRepeatReplacesTheTokenForFiveMinutes() async throws {
-        try await withOrganizations { connection in
+        try await withOrganizations { (connection) async throws in
             _ = try await enrol(enrolment("key", call: "call", token: "first"), connection)
             let id = Enrolment.deviceID(organization: "o", keyID: digest("key"))
             let second = enrolment("key", call: "call", token: "second")
@@ -69,7 +69,7 @@ import Wire
     }
 
     @Test func aKeyEnrolsOnceByWhomeverAndNeverAgainOnceRevoked() async throws {
-        try await withOrganizations { connection in
+        try await withOrganizations { (connection) async throws in
             _ = try await enrol(enrolment("key", call: "call", token: "one"), connection)
             let other = enrolment("key", call: "another call", token: "two")
             #expect(try await enrol(other, connection) == .alreadyEnrolled)
@@ -92,7 +92,7 @@ import Wire
     }
 
     @Test func aTokenIsLiveWhileItsDeviceAndItsAppAre() async throws {
-        try await withOrganizations { connection in
+        try await withOrganizations { (connection) async throws in
             let outcome = try await Apps.connect(
                 organization: "o", store: .appStore, bundleID: "com.example.app", teamID: "ABCDE12345", actor: "a",
                 nowMicroseconds: 1, connection)
@@ -113,7 +113,7 @@ import Wire
 
     /// To the hour, so that a row changes once an hour and ends the same in any order.
     @Test func aWriteBringsItsDevicesHourForward() async throws {
-        try await withOrganizations { connection in
+        try await withOrganizations { (connection) async throws in
             _ = try await enrol(enrolment("key", call: "call", token: "token"), connection)
             let id = Enrolment.deviceID(organization: "o", keyID: digest("key"))
             func write(at stamp: Int64) -> StampedWrite {
