@@ -172,6 +172,22 @@ package enum DeadLetters {
         ).first?.int64("n") ?? 0
     }
 
+    /// The smallest stamp among all letters, whatever became of them: a retried one may still be on its way. Nil when
+    /// there is none.
+    /// - Parameter partitions: of the queue.
+    package static func oldestStamp(
+        partitions: Int, _ connection: PostgresConnection
+    ) async throws(PostgresError) -> Int64? {
+        try await connection.query(
+            """
+            SELECT min(first.stamp) AS stamp FROM generate_series(0, $1::bigint - 1) AS p
+            CROSS JOIN LATERAL (
+                SELECT stamp FROM dead_letters WHERE partition = p AND stamp > 0 ORDER BY stamp LIMIT 1
+            ) AS first
+            """, [.int64(Int64(partitions))]
+        ).first?.optionalInt64("stamp")
+    }
+
     /// One letter, whatever became of it.
     package static func find(
         id: Int64, _ connection: PostgresConnection

@@ -7,7 +7,7 @@ internal import Store
 internal import WorkerCore
 
 /// ratchet-writer: the only process that writes SDK data to Postgres. It also keeps Redis' copies of what Postgres
-/// knows, the app directory and the seed, and copies dead letters to Postgres.
+/// knows, the app directory and the seed, copies dead letters to Postgres, and compacts what is old there.
 @main
 struct WriterMain {
     static func main() async {
@@ -32,6 +32,10 @@ struct WriterMain {
             let copier = DeadLetterCopier(
                 loop: loop, streams: DeadLetterStreams(client: worker.client, keys: worker.keys),
                 partitions: worker.keys.partitions, postgres: reads, log: context.log)
+            let compactor = OwnerWriteCompactor(
+                loop: loop, queue: QueueStatistics(client: worker.client, keys: worker.keys),
+                orders: QueueOrders(client: worker.client, keys: worker.keys), copier: copier, postgres: reads,
+                log: context.log, metrics: metrics)
             let shedding = ShedKeeper(
                 loop: loop, shedLevel: ShedLevel(client: worker.client, keys: worker.keys), log: context.log,
                 gauge: context.metrics.gauge(
@@ -42,6 +46,7 @@ struct WriterMain {
                 beside: [
                     { await publisher.runUntilCancelled() }, { await copier.runUntilCancelled() },
                     { await shedding.runUntilCancelled() }, { await revocations.runUntilCancelled() },
+                    { await compactor.runUntilCancelled() },
                 ])
             try await loop.run {
                 writes.close()
