@@ -88,6 +88,7 @@ package final class Asker: @unchecked Sendable {
                 case .accepted: break
                 case .limited(let seconds): finish(id, .limited(retryAfterSeconds: seconds))
                 case .shed: finish(id, .unavailable("the queue refuses for now"))
+                case .draining: finish(id, .unavailable("operators drain it: intake is closed"))
                 case .unavailable(let why): finish(id, .unavailable(why))
                 }
             }
