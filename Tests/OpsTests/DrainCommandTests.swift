@@ -244,4 +244,42 @@ import Testing
         ])
         #expect(output.exitCode == 1 && watched.text.contains("not seeded"), "\(output) \(watched.text)")
     }
+
+    @Test func aPromoteBringsDelayedJobsBackAtOnce() async throws {
+        let installation = try await TestInstallation.make()
+        let queue = try await Queue(installation)
+        for index in 0..<10 { _ = try await queue.accept("user_\(index)") }
+        var jobs: [FetchedJob] = []
+        while jobs.count < 10 { jobs += try await queue.fetch() }
+        let held = jobs
+        try await queue.loop.run {
+            await queue.source.settle(held.map { Settlement($0, .retry(afterMilliseconds: 3_600_000, attempts: 2)) })
+        }
+        #expect(await installation.run("queues", "promote").exitCode == 2)
+        let promoted = await installation.run("queues", "promote", "--lane", "write")
+        #expect(promoted == .init(text: "10 of 10 delayed jobs are back in lane write\n"))
+        var back: [FetchedJob] = []
+        while back.count < 10 { back += try await queue.fetch() }
+        #expect(back.allSatisfy { $0.header.attempts == 2 })
+        #expect(try await audit(installation).map(\.action) == ["queue.promote"])
+    }
+
+    @Test func deadLettersAreCountedInPostgresWhenItAnswers() async throws {
+        let installation = try await TestInstallation.make()
+        _ = try await Queue(installation)
+        _ = try await installation.store {
+            try await DeadLetters.insert(
+                (1...3).map {
+                    DeadLetterRecord(
+                        partition: 0, stamp: Int64($0), organization: "demo", lane: "write", kind: "identify",
+                        header: [], payload: [], reason: "r", error: "e", diedAt: 1)
+                }, $0)
+        }
+        let lanes = try await installation.json("queues").elements
+        #expect(lanes.map { $0["dead"] } == [.json("0"), .json("0"), .json("0"), .json("3")])
+        #expect(lanes.allSatisfy { $0["deadIn"]?.string == "postgres" })
+        let away = await installation.run(
+            ["queues"], environment: ["RATCHET_PG": "host=/tmp/ratchet-no-such-folder user=postgres dbname=postgres"])
+        #expect(away.exitCode == 0 && away.text.contains("dead: only what lies in Redis"), "\(away)")
+    }
 }

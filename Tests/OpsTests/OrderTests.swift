@@ -50,7 +50,10 @@ import Testing
         #expect(await installation.run("queues", "resume", "--all").text == "nothing was paused\n")
         #expect(try await copied(installation).isEmpty)
         #expect(try await installation.json("queues", "orders").elements.isEmpty)
-        #expect(try await audit(installation).map(\.action) == ["queue.resume", "queue.resume", "queue.resume", "queue.pause"])
+        #expect(
+            try await audit(installation).map(\.action) == [
+                "queue.resume", "queue.resume", "queue.resume", "queue.pause",
+            ])
         let ofDemo = try await audit(installation, "demo").map(\.action)
         #expect(ofDemo == ["queue.resume", "queue.pause", "organization.create"])
     }

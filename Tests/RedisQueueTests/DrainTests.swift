@@ -1,6 +1,7 @@
 import EventLoop
 import Jobs
 import Redis
+import Service
 import TestSupport
 import Testing
 
@@ -155,6 +156,17 @@ import Testing
         let other = try await bench.worker("other")
         try await bench.loop.run { await other.reclaimOnce() }
         #expect(try await fetch(bench, other, until: 4).count == 4)
+    }
+
+    @Test func healthTellsTheShedLevelAndWhatIsDrained() async throws {
+        let bench = try await QueueBench.make(partitions: 1)
+        let health = IntakeHealth(client: bench.client, keys: bench.keys)
+        #expect(try await bench.loop.run { await health.health() } == .level(0, ""))
+        _ = try await bench.command(["HSET", .text(bench.keys.meta(0)), "shed", "2"])
+        try await drain(bench, .lane, "write")
+        #expect(
+            try await bench.loop.run { await health.health() }
+                == .level(2, "refused for overload: impressions, identify; drained: lane:write"))
     }
 
     // MARK: - Counts

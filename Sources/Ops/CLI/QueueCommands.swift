@@ -32,7 +32,7 @@ enum QueueCommands {
                 .switch("all", "lift every order"),
                 .init("only", "ORDER", "pause or drain: leave the other one as it is"),
             ], run: resume),
-        DrainCommand.command, PurgeCommand.command,
+        DrainCommand.command, PurgeCommand.command, PromoteCommand.command,
         Command(
             words: ["queues", "orders"], summary: "list what is paused or drained, by whom, why and until when"
         ) {
@@ -49,6 +49,9 @@ enum QueueCommands {
         Command.Flag("org", "O", "id of an organization"),
     ]
 
+    private static let columns = [
+        "lane", "waiting", "pending", "due", "parked", "dead", "oldestWaitingMs", "paused",
+    ]
     private static let watchMilliseconds: Int64 = 1_000
 
     // MARK: - Show
@@ -75,13 +78,17 @@ enum QueueCommands {
 
     private static func answer(_ session: Session) async throws -> Answer {
         let administration = try session.administration()
-        let lanes = Document.list(try await administration.queues().map { Document($0) })
+        let (found, inPostgres) = try await administration.queues()
+        let place: Document = .string(inPostgres ? "postgres" : "redis")
+        let lanes = Document.list(found.map { Document($0).adding(["deadIn": place]) })
         let orders = try await administration.orders().filter { $0.scope != .lane || $0.action == .drain }
         let lines = orders.map { order in
             "\(order.scope.rawValue) \(order.target) is \(order.action == .pause ? "paused" : "drained, its intake closed")"
                 + "\(until(order)): \(SafeText.escaped(order.reason))\n"
         }
-        return Answer(document: lanes, text: TextRendering().text(lanes) + lines.joined())
+        let table = TextRendering(columns: ["": columns]).text(lanes)
+        let note = "dead: only what lies in Redis; Postgres did not answer in time\n"
+        return Answer(document: lanes, text: table + (inPostgres ? "" : note) + lines.joined())
     }
 
     private static func until(_ order: QueueOrder) -> String {
