@@ -5,7 +5,7 @@ import Testing
 
 /// Size → JSON → fields → Authorization → bundle → limit, each before all that follow.
 @Suite(.timeLimit(.minutes(3))) struct CheckOrderTests {
-    private static let anyToken = ("Authorization", "Bearer dt_" + String(repeating: "A", count: 43))
+    private static let anyToken = ("Authorization", "Bearer " + IngressRig.nobodysToken)
     private static let unknown = IngressRig.identifyBody("u", bundle: "com.nobody.app")
 
     @Test func sizeComesBeforeJSONAndFields() async throws {

@@ -89,9 +89,9 @@ import Testing
         }
     }
 
-    @Test func aTokenIsA401WhileNoDeviceExists() async throws {
+    @Test func aTokenThatIsNobodysIsA401() async throws {
         try await IngressRig.run { rig in
-            let token = "Bearer dt_" + String(repeating: "A", count: 43)
+            let token = "Bearer " + IngressRig.nobodysToken
             try expectError(
                 try await rig.identify(IngressRig.identifyBody(), [("Authorization", token)]), 401, "invalid_token")
             #expect(try await rig.jobCount() == 0)

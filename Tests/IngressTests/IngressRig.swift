@@ -1,4 +1,5 @@
 import EventLoop
+import Foundation
 import HTTP
 import IngressCore
 import Jobs
@@ -24,7 +25,10 @@ struct IngressRig: Sendable {
         var isSeeded = true
         /// 0 for no limit, as of addresses.
         var unattestedPerMinute = 0
+        var attestedPerMinute = 0
         var addressPerMinute = 0
+        var challengePerMinute = 0
+        var attestPerMinute = 0
         var trustedProxies: [AddressRange] = []
         var acceptTimeoutMilliseconds: Int64 = 10_000
         var http = HTTPServerConfiguration()
@@ -40,6 +44,8 @@ struct IngressRig: Sendable {
 
     static let secret = "a secret of thirty-two characters"
     static let bundle = "com.example.app"
+    /// A token of the right form that is nobody's.
+    static let nobodysToken = "dt_" + String(repeating: "A", count: 43)
     static let demo = app("demo", bundle)
 
     static func app(_ organization: String, _ bundle: String, _ store: PurchaseStore = .appStore) -> AppDirectory.App {
@@ -94,6 +100,11 @@ struct IngressRig: Sendable {
             configuration: RedisClientConfiguration(connectionWaitMilliseconds: 20_000))
         let (control, keys) = (control, keys)
         if options.isSeeded { try await controlLoop.run { try await QueueSeed(client: control, keys: keys).seed() } }
+        // What a writer would have answered before: no worker runs here.
+        try await controlLoop.run {
+            _ = try await KnownDevices(client: control, keys: keys)
+                .remember(DeviceTokens.hash(of: Self.nobodysToken), DeviceFacts.encode(nil))
+        }
         if let apps = options.apps {
             try await controlLoop.run {
                 _ = try await PublishedDirectory(client: control, keys: keys)
@@ -128,16 +139,25 @@ struct IngressRig: Sendable {
         let sink = RedisJobSink(loop: loop, client: client, keys: keys, configuration: intake)
         let directory = DirectoryWatcher(loop: loop, published: PublishedDirectory(client: client, keys: keys))
         let drops = DropCounter(loop: loop, store: UnresolvedCounts(client: client, keys: keys))
+        let asker = Asker(
+            loop: loop, client: client, sink: sink, keys: keys, process: "rig-\(UUID().uuidString.prefix(8))")
+        let devices = DeviceTokens(loop: loop, client: client, keys: keys, asker: asker)
         let handler = SDKHandler(
             SDKHandler.Dependencies(
                 loop: loop, sink: sink, directory: directory, drops: drops, addresses: addresses,
                 clients: ClientAddress(trustedProxies: options.trustedProxies),
                 addressHash: AddressHash(secret: Array(secret.utf8)),
                 log: Log(process: "test", level: .error, time: SystemTime(), sink: MemoryLogSink()),
-                unattestedPerMinute: options.unattestedPerMinute))
+                devices: devices, challenges: Challenges(secret: Array(secret.utf8)), asker: asker,
+                limits: CallLimits(
+                    unattestedPerMinute: options.unattestedPerMinute, attestedPerMinute: options.attestedPerMinute,
+                    challenges: AddressGuard(perMinute: options.challengePerMinute),
+                    enrolments: AddressGuard(perMinute: options.attestPerMinute))))
         var http = options.http
         http.failure = SDKHandler.failure
-        return IngressLoop(loop: loop, sink: sink, directory: directory, drops: drops, handler: handler, http: http)
+        return IngressLoop(
+            loop: loop, sink: sink, directory: directory, drops: drops, devices: devices, asker: asker,
+            handler: handler, http: http)
     }
 
     private func close() async {

@@ -20,6 +20,14 @@ package final class TestPKIKey: @unchecked Sendable {
 
     deinit { ctestpki_key_free(handle) }
 
+    /// 04, x, y: 65 bytes. The key must be on P-256.
+    package var point: [UInt8] {
+        [UInt8](unsafeUninitializedCapacity: 65) { buffer, count in
+            guard ctestpki_key_point(handle, buffer.baseAddress) == 1 else { fatalError("the key is not on P-256") }
+            count = 65
+        }
+    }
+
     /// ES256 over a message: r and s, 64 bytes. The key must be on P-256.
     package func sign(_ message: [UInt8]) -> [UInt8] {
         [UInt8](unsafeUninitializedCapacity: 64) { buffer, count in
@@ -44,7 +52,8 @@ package struct TestPKICertificate: Sendable {
     /// OpenSSL's configuration syntax; nil leaves the extension out.
     package var basicConstraints: String?
     package var keyUsage: String?
-    /// Dotted identifiers of extensions with a NULL value; a leading `!` makes one critical.
+    /// Dotted identifiers of extensions with a NULL value; a leading `!` makes one critical, `=` and hexadecimal DER
+    /// behind it give it another value.
     package var markers: [String] = []
     package var hasKeyIdentifiers = true
 
@@ -121,8 +130,11 @@ package final class TestPKI: Sendable {
     }
 
     /// The root as a PEM file holds it.
-    package var rootPEM: String {
-        let encoded = Array(Base64.encode(rootDER, .standard).utf8)
+    package var rootPEM: String { Self.pem(rootDER) }
+
+    /// A certificate as a PEM file holds it.
+    static func pem(_ der: [UInt8]) -> String {
+        let encoded = Array(Base64.encode(der, .standard).utf8)
         var lines = ["-----BEGIN CERTIFICATE-----"]
         for start in stride(from: 0, to: encoded.count, by: 64) {
             lines.append(String(decoding: encoded[start..<min(start + 64, encoded.count)], as: UTF8.self))

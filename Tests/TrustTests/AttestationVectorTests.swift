@@ -2,6 +2,7 @@ import Bytes
 import Foundation
 import TestSupport
 import Testing
+import Wire
 
 @testable import Trust
 

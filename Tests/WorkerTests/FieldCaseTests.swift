@@ -63,7 +63,9 @@ import WorkerCore
                 payload: payload, deliveries: 1)
             if kind == .attribute {
                 let verifier = try SignedTransactionVerifier(roots: [TrustedRoot(der: pki.rootDER)])
-                let handler = VerifyHandler(verifier: verifier, time: ManualTime(wallMicroseconds: Bench.now), cores: 1)
+                let handler = VerifyHandler(
+                    verifier: verifier, attestations: try AttestationVerifier(),
+                    time: ManualTime(wallMicroseconds: Bench.now), cores: 1)
                 guard case .forward(_, let proved)? = try await handler.handle([job]).first else {
                     Issue.record("the verifier kept a job")
                     return

@@ -26,7 +26,8 @@ private func job(
 
     private func handler() throws -> VerifyHandler {
         let verifier = try SignedTransactionVerifier(roots: [TrustedRoot(der: pki.rootDER)])
-        return VerifyHandler(verifier: verifier, time: ManualTime(), cores: 2)
+        return VerifyHandler(
+            verifier: verifier, attestations: try AttestationVerifier(), time: ManualTime(), cores: 2)
     }
 
     private func write(_ jws: String, bundle: String = "com.example.app") -> AttributeWrite {
@@ -81,7 +82,7 @@ private func job(
 
     @Test func whatItDoesNotKnowIsPutAsideAndWhatItCannotReadIsBuried() async throws {
         let outcomes = try await handler().handle([
-            job([], kind: JobKind(rawValue: "attest")), job(write("e30.e30.AAAA").encodePayload(), version: 2),
+            job([], kind: JobKind(rawValue: "from_the_future")), job(write("e30.e30.AAAA").encodePayload(), version: 2),
             job(Array("{".utf8)),
         ])
         #expect(outcomes[0] == .unsupported)

@@ -1,5 +1,20 @@
 internal import Wire
 
+/// The steps of an enrolment; raw values stand in metrics.
+package enum EnrolmentStep: String, CaseIterable, Sendable {
+    /// A challenge was given out.
+    case challenged
+    /// A well-formed attest call came.
+    case attempted
+    case enrolled
+    /// Challenge or attestation is not valid.
+    case refused
+    case notConnected = "not_connected"
+    case ambiguous
+    /// Nobody answered in time, or the queue refused.
+    case unavailable
+}
+
 /// What one loop has counted since the start, for metrics. Every key comes from a closed list.
 package struct IngressCounters: Sendable {
     /// Answers by route and status.
@@ -19,6 +34,10 @@ package struct IngressCounters: Sendable {
     package var oddities: [String: Int64] = [:]
     /// Unattested writes by the reason that the SDK gave.
     package var unattested: [String: Int64] = [:]
+    /// Steps of enrolments.
+    package var enrolments: [EnrolmentStep: Int64] = [:]
+    /// Enrolments that failed for what the device sent, by reason.
+    package var enrolmentRefusals: [String: Int64] = [:]
     package var limited: Int64 = 0
     package var addressLimited: Int64 = 0
     /// Writes answered 503 for want of an app directory.
@@ -34,6 +53,8 @@ package struct IngressCounters: Sendable {
             switch path {
             case SDKHandler.identifyPath: "identify"
             case SDKHandler.attributePath: "attribute"
+            case SDKHandler.challengePath: "challenge"
+            case SDKHandler.attestPath: "attest"
             default: "other"
             }
         answers[Answer(route: route, status: status), default: 0] += 1
@@ -41,6 +62,13 @@ package struct IngressCounters: Sendable {
     }
 
     mutating func count(refusal code: WireError.Code) { refused[code.rawValue, default: 0] += 1 }
+
+    mutating func count(enrolment step: EnrolmentStep) { enrolments[step, default: 0] += 1 }
+
+    mutating func count(enrolmentRefusal reason: String) {
+        count(enrolment: .refused)
+        enrolmentRefusals[reason, default: 0] += 1
+    }
 
     mutating func note(ignored: [OptionalField], oddities odd: [Oddity]) {
         for field in ignored { ignoredFields[field.rawValue, default: 0] += 1 }
@@ -56,6 +84,8 @@ package struct IngressCounters: Sendable {
         sum.ignoredFields.merge(b.ignoredFields, uniquingKeysWith: +)
         sum.oddities.merge(b.oddities, uniquingKeysWith: +)
         sum.unattested.merge(b.unattested, uniquingKeysWith: +)
+        sum.enrolments.merge(b.enrolments, uniquingKeysWith: +)
+        sum.enrolmentRefusals.merge(b.enrolmentRefusals, uniquingKeysWith: +)
         sum.limited += b.limited
         sum.addressLimited += b.addressLimited
         sum.noDirectory += b.noDirectory

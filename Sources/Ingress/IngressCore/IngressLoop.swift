@@ -14,17 +14,21 @@ package final class IngressLoop: @unchecked Sendable {
     package let sink: RedisJobSink
     package let directory: DirectoryWatcher
     package let drops: DropCounter
+    package let devices: DeviceTokens
+    package let asker: Asker
     package let server: HTTPServer
     private var tasks: [Task<Void, Never>] = []
 
     package init(
-        loop: EventLoop, sink: RedisJobSink, directory: DirectoryWatcher, drops: DropCounter, handler: SDKHandler,
-        http: HTTPServerConfiguration
+        loop: EventLoop, sink: RedisJobSink, directory: DirectoryWatcher, drops: DropCounter, devices: DeviceTokens,
+        asker: Asker, handler: SDKHandler, http: HTTPServerConfiguration
     ) {
         self.loop = loop
         self.sink = sink
         self.directory = directory
         self.drops = drops
+        self.devices = devices
+        self.asker = asker
         self.handler = handler
         server = HTTPServer(loop: loop, configuration: http) { request in await handler.handle(request) }
     }
@@ -37,7 +41,9 @@ package final class IngressLoop: @unchecked Sendable {
         await directory.look()
         let bound = try server.listen(host: host, port: port, reusePort: true)
         let (directory, drops) = (directory, drops)
-        tasks = [loop.spawn { await directory.run() }, loop.spawn { await drops.run() }]
+        tasks = [
+            loop.spawn { await directory.run() }, loop.spawn { await drops.run() }, asker.start(), devices.start(),
+        ]
         return bound
     }
 

@@ -13,6 +13,9 @@ package final class IngressMetrics: Sendable {
     private let ignored: [String: CopiedCounter]
     private let oddities: [String: CopiedCounter]
     private let unattested: [String: CopiedCounter]
+    private let enrolments: [String: CopiedCounter]
+    private let enrolmentRefusals: [String: CopiedCounter]
+    private let tokenLooks: [String: CopiedCounter]
     private let limited: CopiedCounter
     private let addressLimited: CopiedCounter
     private let noDirectory: CopiedCounter
@@ -29,8 +32,11 @@ package final class IngressMetrics: Sendable {
     private let waiting: Gauge
 
     private static let publishMilliseconds: Int64 = 1000
-    private static let routes = ["identify", "attribute", "other"]
-    private static let statuses = [200, 204, 400, 401, 404, 405, 413, 429, 503]
+    private static let routes = ["identify", "attribute", "challenge", "attest", "other"]
+    private static let statuses = [200, 204, 400, 401, 404, 405, 409, 413, 429, 503]
+
+    private static let refusals =
+        ["challenge", "challenge_used", "already_enrolled"] + AttestationReason.allCases.map(\.rawValue)
 
     package init(_ metrics: Metrics) {
         func single(_ name: String, _ help: String) -> CopiedCounter { CopiedCounter(metrics.counter(name, help)) }
@@ -65,6 +71,14 @@ package final class IngressMetrics: Sendable {
         unattested = family(
             "ratchet_unattested_writes_total", "Writes without a device token, by the reason given.", "reason",
             UnattestedReason.allCases.map(\.rawValue) + ["none"])
+        enrolments = family(
+            "ratchet_enrolments_total", "Steps of device enrolments.", "step", EnrolmentStep.allCases.map(\.rawValue))
+        enrolmentRefusals = family(
+            "ratchet_enrolments_refused_total", "Enrolments refused for what the device sent.", "reason",
+            Self.refusals)
+        tokenLooks = family(
+            "ratchet_token_looks_total", "Device tokens looked up, by who knew.", "source",
+            ["memory", "redis", "asked"])
         limited = single("ratchet_limited_total", "Writes over their device's limit.")
         addressLimited = single("ratchet_address_limited_total", "Calls over their address' limit.")
         noDirectory = single("ratchet_no_directory_total", "Writes answered 503 for want of the app directory.")
@@ -102,6 +116,7 @@ package final class IngressMetrics: Sendable {
         var draining: Int64 = 0
         var calls: Int64 = 0
         var waiting = 0
+        var looks: [String: Int64] = [:]
     }
 
     private func copy(_ loops: [IngressLoop]) async {
@@ -111,7 +126,11 @@ package final class IngressMetrics: Sendable {
                 Snapshot(
                     counters: part.handler.counters, http: part.server.counters, dropped: part.drops.total,
                     accepted: part.sink.accepted, unavailable: part.sink.unavailable, shed: part.sink.shed,
-                    draining: part.sink.draining, calls: part.sink.calls, waiting: part.sink.waiting)
+                    draining: part.sink.draining, calls: part.sink.calls, waiting: part.sink.waiting,
+                    looks: [
+                        "memory": part.devices.fromMemory, "redis": part.devices.fromRedis,
+                        "asked": part.devices.asked,
+                    ])
             }
             guard let snapshot else { continue }
             sum.counters = sum.counters + snapshot.counters
@@ -127,6 +146,7 @@ package final class IngressMetrics: Sendable {
             sum.draining += snapshot.draining
             sum.calls += snapshot.calls
             sum.waiting += snapshot.waiting
+            sum.looks.merge(snapshot.looks, uniquingKeysWith: +)
         }
         publish(sum)
     }
@@ -140,10 +160,12 @@ package final class IngressMetrics: Sendable {
         for (pairs, counters) in [
             (sum.counters.microseconds, latency), (sum.counters.refused, refused),
             (sum.counters.ignoredFields, ignored), (sum.counters.oddities, oddities),
-            (sum.counters.unattested, unattested),
+            (sum.counters.unattested, unattested), (sum.counters.enrolmentRefusals, enrolmentRefusals),
+            (sum.looks, tokenLooks),
         ] {
             for (name, count) in pairs { counters[name]?.copy(count) }
         }
+        for (step, count) in sum.counters.enrolments { enrolments[step.rawValue]?.copy(count) }
         limited.copy(sum.counters.limited)
         addressLimited.copy(sum.counters.addressLimited)
         noDirectory.copy(sum.counters.noDirectory)

@@ -3,6 +3,7 @@ package import EventLoop
 package import HTTP
 internal import JSON
 package import Jobs
+package import RedisQueue
 package import Service
 internal import Wire
 
@@ -24,13 +25,15 @@ package final class SDKHandler: @unchecked Sendable {
         package var clients: ClientAddress
         package var addressHash: AddressHash
         package var log: Log
-        /// Unattested writes a minute and device; 0 for no limit.
-        package var unattestedPerMinute: Int
+        package var devices: DeviceTokens
+        package var challenges: Challenges
+        package var asker: Asker
+        package var limits: CallLimits
 
         package init(
             loop: EventLoop, sink: any JobSink, directory: DirectoryWatcher, drops: DropCounter,
             addresses: AddressGuard, clients: ClientAddress, addressHash: AddressHash, log: Log,
-            unattestedPerMinute: Int
+            devices: DeviceTokens, challenges: Challenges, asker: Asker, limits: CallLimits
         ) {
             self.loop = loop
             self.sink = sink
@@ -40,18 +43,24 @@ package final class SDKHandler: @unchecked Sendable {
             self.clients = clients
             self.addressHash = addressHash
             self.log = log
-            self.unattestedPerMinute = unattestedPerMinute
+            self.devices = devices
+            self.challenges = challenges
+            self.asker = asker
+            self.limits = limits
         }
     }
 
-    package private(set) var counters = IngressCounters()
+    package internal(set) var counters = IngressCounters()
 
-    private let dependencies: Dependencies
-    private let parser = JSONParser()
+    let dependencies: Dependencies
+    let parser = JSONParser()
     private let requestIDs: RequestIDs
 
     package static let identifyPath = "/api/sdk/v1/identify"
     package static let attributePath = "/api/sdk/v1/attribute"
+    package static let challengePath = "/api/sdk/v1/attest/challenge"
+    package static let attestPath = "/api/sdk/v1/attest"
+    private static let paths: Set<String> = [identifyPath, attributePath, challengePath, attestPath]
 
     package init(_ dependencies: Dependencies) {
         self.dependencies = dependencies
@@ -97,8 +106,7 @@ package final class SDKHandler: @unchecked Sendable {
     }
 
     private func route(_ request: HTTPRequest) async -> HTTPResponse {
-        let identify = request.path == Self.identifyPath
-        guard identify || request.path == Self.attributePath else {
+        guard Self.paths.contains(request.path) else {
             counters.count(refusal: .notFound)
             return SDKAnswer.error(WireError(.notFound, "there is no such path"))
         }
@@ -119,8 +127,12 @@ package final class SDKHandler: @unchecked Sendable {
             return SDKAnswer.limited(seconds: seconds)
         }
         do {
-            return identify
-                ? try await self.identify(request, client) : try await attribute(request, client)
+            return switch request.path {
+            case Self.identifyPath: try await identify(request, client)
+            case Self.attributePath: try await attribute(request, client)
+            case Self.challengePath: challenge(client)
+            default: try await attest(request, client)
+            }
         } catch {
             counters.count(refusal: error.code)
             return SDKAnswer.error(error)
@@ -130,9 +142,16 @@ package final class SDKHandler: @unchecked Sendable {
     private func identify(_ request: HTTPRequest, _ client: PeerAddress) async throws(WireError) -> HTTPResponse {
         var validated = try Validated<IdentifyWrite>(body: request.body, using: parser)
         counters.note(ignored: validated.ignoredFields, oddities: validated.oddities)
-        validated.write.proof = try proof(request, client)
+        let caller: Caller
+        switch try await self.caller(request, client, validated.write.bundleID) {
+        case .caller(let known): caller = known
+        case .unavailable(let response): return response
+        }
+        validated.write.proof = caller.proof
         let write = validated.write
-        return try await submit(.identify, .write, write.bundleID, write.appUserID, request, write.encodePayload) {
+        return try await submit(
+            .identify, .write, write.bundleID, write.appUserID, caller, request, write.encodePayload
+        ) {
             SuccessBody.identify(id: UUIDv8.customer(organization: $0, appUserID: write.appUserID).description)
         }
     }
@@ -140,42 +159,38 @@ package final class SDKHandler: @unchecked Sendable {
     private func attribute(_ request: HTTPRequest, _ client: PeerAddress) async throws(WireError) -> HTTPResponse {
         var validated = try Validated<AttributeWrite>(body: request.body, using: parser)
         counters.note(ignored: validated.ignoredFields, oddities: validated.oddities)
-        validated.write.proof = try proof(request, client)
+        let caller: Caller
+        switch try await self.caller(request, client, validated.write.bundleID) {
+        case .caller(let known): caller = known
+        case .unavailable(let response): return response
+        }
+        validated.write.proof = caller.proof
         let write = validated.write
         // Only a signature needs the verifier; everything else goes straight to the writer.
         var lane = Lane.write
         if case .unverified = write.evidence { lane = .verify }
-        return try await submit(.attribute, lane, write.bundleID, write.appUserID, request, write.encodePayload) { _ in
-            SuccessBody.ok
-        }
+        return try await submit(
+            .attribute, lane, write.bundleID, write.appUserID, caller, request, write.encodePayload
+        ) { _ in SuccessBody.ok }
     }
 
-    /// Hands a validated write to the queue of the organization that its bundle belongs to, or drops it.
+    /// Hands a validated write to the queue of the organization that its token or else its bundle belongs to, or drops
+    /// it.
     private func submit(
-        _ kind: JobKind, _ lane: Lane, _ bundleID: String, _ appUserID: String, _ request: HTTPRequest,
-        _ payload: () -> [UInt8], success: (_ organization: String) -> [UInt8]
+        _ kind: JobKind, _ lane: Lane, _ bundleID: String, _ appUserID: String, _ caller: Caller,
+        _ request: HTTPRequest, _ payload: () -> [UInt8], success: (_ organization: String) -> [UInt8]
     ) async throws(WireError) -> HTTPResponse {
-        switch try resolve(bundleID) {
+        switch caller.app.map({ .organization($0.organization) }) ?? resolve(bundleID) {
         case .unavailable(let response): return response
         case .dropped: return SDKAnswer.success(SuccessBody.dropped)
         case .organization(let organization):
             let result = await dependencies.sink.accept(
                 NewJob(
                     kind: kind, lane: lane, organization: organization, subject: appUserID, payload: payload(),
-                    limit: limit(bundleID, appUserID), shedding: kind == .identify ? .identify : .attribute,
+                    limit: limit(bundleID, appUserID, caller), shedding: kind == .identify ? .identify : .attribute,
                     traceparent: RequestIDs.traceparent(of: request)))
             return answer(result) { success(organization) }
         }
-    }
-
-    /// Who sent this. Until devices can enrol no token is live, so every `Authorization` is a 401: the SDKs enrol
-    /// again once and then go on without.
-    private func proof(_ request: HTTPRequest, _ client: PeerAddress) throws(WireError) -> WriteProof {
-        guard !request.headers.contains("authorization") else { throw .invalidToken }
-        let reason = UnattestedReason(header: request.headers.first("x-revenuehog-unattested"))
-        counters.unattested[reason?.rawValue ?? "none", default: 0] += 1
-        return WriteProof(
-            attested: false, unattestedReason: reason?.rawValue, addressHash: dependencies.addressHash.of(client))
     }
 
     private enum Target {
@@ -184,7 +199,7 @@ package final class SDKHandler: @unchecked Sendable {
         case unavailable(HTTPResponse)
     }
 
-    private func resolve(_ bundleID: String) throws(WireError) -> Target {
+    private func resolve(_ bundleID: String) -> Target {
         guard let directory = dependencies.directory.current else {
             counters.noDirectory += 1
             counters.lastUnavailable = "no app directory"
@@ -203,12 +218,20 @@ package final class SDKHandler: @unchecked Sendable {
         }
     }
 
-    /// The device of a call without a token is its bundle and user.
-    private func limit(_ bundleID: String, _ appUserID: String) -> RateLimit? {
-        let perMinute = dependencies.unattestedPerMinute
-        guard perMinute > 0 else { return nil }
+    /// With a token the organization's limit counts; without, that of the device, which is its bundle and user.
+    private func limit(_ bundleID: String, _ appUserID: String, _ caller: Caller) -> RateLimit? {
+        let limits = dependencies.limits
+        if let app = caller.app {
+            let perMinute = app.attestedPerMinute ?? limits.attestedPerMinute
+            guard perMinute > 0 else { return nil }
+            return RateLimit(
+                subject: SHA256Digest(ofParts: ["ratchet.attested", app.organization]), perMinute: perMinute,
+                isShared: true)
+        }
+        guard limits.unattestedPerMinute > 0 else { return nil }
         return RateLimit(
-            subject: SHA256Digest(ofParts: ["ratchet.unattested", bundleID, appUserID]), perMinute: perMinute)
+            subject: SHA256Digest(ofParts: ["ratchet.unattested", bundleID, appUserID]),
+            perMinute: limits.unattestedPerMinute)
     }
 
     private func answer(_ result: AcceptResult, _ body: () -> [UInt8]) -> HTTPResponse {

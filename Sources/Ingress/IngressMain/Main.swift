@@ -11,10 +11,18 @@ internal import Service
 struct IngressProcess {
     /// How long the process waits at its start for Redis.
     private static let connectMilliseconds: Int64 = 10_000
+    private static let secretBytes = 32
 
     static func main() async {
         await ServiceMain.run(.ingress) { context in
             let addresses = AddressGuard(perMinute: context.settings.addressPerMinute)
+            let limits = CallLimits(
+                unattestedPerMinute: context.settings.unattestedPerMinute,
+                attestedPerMinute: context.settings.attestedPerMinute,
+                challenges: AddressGuard(perMinute: context.settings.challengePerMinute),
+                enrolments: AddressGuard(perMinute: context.settings.attestPerMinute))
+            // Without one, as development may be, challenges are known to the process that gave them out.
+            let secret = context.settings.secret ?? Secrets.random(secretBytes)
             var loops: [IngressLoop] = []
             var clients: [RedisClient] = []
             let count = max(1, context.settings.ingressLoops)
@@ -22,9 +30,12 @@ struct IngressProcess {
                 let loop = EventLoop(name: "ingress-\(index)", time: context.time)
                 let client = try await QueueConnection.open(
                     context, on: loop, connectMilliseconds: connectMilliseconds)
-                clients.append(client)
+                let writes = writesClient(client, context.settings)
+                clients += writes === client ? [client] : [client, writes]
                 loops.append(
-                    try await loop.run { ingressLoop(loop, client, context, addresses, loopCount: count) })
+                    try await loop.run {
+                        ingressLoop(loop, client, writes, context, addresses, limits, secret, index, count)
+                    })
             }
             let parts = loops
             let connections = clients
@@ -70,28 +81,43 @@ struct IngressProcess {
         }
     }
 
+    /// Waiting for replicas holds up a connection: the app directory keeps its own then, and in a cluster each partition
+    /// has one.
+    private static func writesClient(_ client: RedisClient, _ settings: Settings) -> RedisClient {
+        guard settings.durability == .replicated else { return client }
+        var configuration = client.configuration
+        configuration.connectionPerSlot = true
+        return RedisClient(loop: client.loop, address: client.address, configuration: configuration)
+    }
+
     private static func ingressLoop(
-        _ loop: EventLoop, _ client: RedisClient, _ context: ServiceContext, _ addresses: AddressGuard, loopCount: Int
+        _ loop: EventLoop, _ client: RedisClient, _ writes: RedisClient, _ context: ServiceContext,
+        _ addresses: AddressGuard, _ limits: CallLimits, _ secret: [UInt8], _ index: Int, _ loopCount: Int
     ) -> IngressLoop {
         let settings = context.settings
         let keys = QueueKeys(prefix: settings.keyPrefix, partitions: settings.partitions)
         var intake = RedisJobSink.Configuration()
         intake.timeoutMilliseconds = Int64(settings.acceptTimeoutMilliseconds)
         if settings.durability == .replicated { intake.replicas = settings.replicas }
-        let sink = RedisJobSink(loop: loop, client: client, keys: keys, configuration: intake)
+        let sink = RedisJobSink(loop: loop, client: writes, keys: keys, configuration: intake)
         let directory = DirectoryWatcher(loop: loop, published: PublishedDirectory(client: client, keys: keys))
         let drops = DropCounter(loop: loop, store: UnresolvedCounts(client: client, keys: keys))
+        // Each loop hears its own answers.
+        let asker = Asker(
+            loop: loop, client: client, sink: sink, keys: keys, process: "\(context.livenessName).\(index)")
+        let devices = DeviceTokens(loop: loop, client: client, keys: keys, asker: asker)
         let handler = SDKHandler(
             SDKHandler.Dependencies(
                 loop: loop, sink: sink, directory: directory, drops: drops, addresses: addresses,
                 clients: ClientAddress(trustedProxies: settings.trustedProxies),
-                addressHash: AddressHash(secret: settings.secret ?? []), log: context.log,
-                unattestedPerMinute: settings.unattestedPerMinute))
+                addressHash: AddressHash(secret: secret), log: context.log,
+                devices: devices, challenges: Challenges(secret: secret), asker: asker, limits: limits))
         var http = settings.httpServerConfiguration
         http.failure = SDKHandler.failure
         http.maxConnections = max(1, http.maxConnections / loopCount)
         return IngressLoop(
-            loop: loop, sink: sink, directory: directory, drops: drops, handler: handler, http: http)
+            loop: loop, sink: sink, directory: directory, drops: drops, devices: devices, asker: asker,
+            handler: handler, http: http)
     }
 
     private static func redisHealth(_ clients: [RedisClient]) async -> Health {

@@ -185,7 +185,7 @@ enum CommandTable {
     ]
 
     private static let questions: [Command] = [
-        TokenCommand.command, DoctorCommand.command, JobCommands.show, JobCommands.audit,
+        TokenCommand.command, AttestationCommand.command, DoctorCommand.command, JobCommands.show, JobCommands.audit,
         Command(words: ["version"], summary: "say which version this is") { _, _ in version },
         Command(
             words: ["config"], summary: "list the settings in force, secrets hidden",

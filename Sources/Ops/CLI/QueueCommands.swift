@@ -45,7 +45,7 @@ enum QueueCommands {
     /// One for each scope, in this order: lane, kind, organization.
     static let selectors = [
         Command.Flag("lane", "L", "verify.live, verify, write.live or write"),
-        Command.Flag("kind", "K", "a kind of job: identify or attribute"),
+        Command.Flag("kind", "K", "a kind of job, such as identify"),
         Command.Flag("org", "O", "id of an organization"),
     ]
 

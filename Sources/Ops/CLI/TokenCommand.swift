@@ -22,15 +22,9 @@ enum TokenCommand {
         run: run)
 
     private static func run(_ line: Invocation, _ session: Session) async throws -> Answer {
-        var question = TokenInspection.Question(
+        let question = TokenInspection.Question(
             bundleID: line["bundle"], environment: line["environment"],
-            nowMilliseconds: session.time.wallMilliseconds)
-        if let text = line["at"] {
-            guard let time = Timestamps.milliseconds(rfc3339: text) else {
-                throw OpsError(.usage, "--at must be an RFC 3339 time such as 2026-11-30T02:00:00Z; it is '\(text)'")
-            }
-            question.nowMilliseconds = time
-        }
+            nowMilliseconds: try moment(line, session))
         let inspection =
             if let path = line["root"] {
                 try TokenInspection(rootPEM: try read(path))
@@ -61,6 +55,15 @@ enum TokenCommand {
         if finding.claims == .null { return text + "  (the payload can't be read)\n" }
         for line in rendering.text(finding.claims).split(separator: "\n") { text += "  \(line)\n" }
         return text
+    }
+
+    /// What the clock says by `--at`, else the clock.
+    static func moment(_ line: Invocation, _ session: Session) throws(OpsError) -> Int64 {
+        guard let text = line["at"] else { return session.time.wallMilliseconds }
+        guard let time = Timestamps.milliseconds(rfc3339: text) else {
+            throw OpsError(.usage, "--at must be an RFC 3339 time such as 2026-11-30T02:00:00Z; it is '\(text)'")
+        }
+        return time
     }
 
     /// The bytes of a file, or of standard input for `-`.

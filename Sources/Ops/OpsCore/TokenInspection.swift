@@ -46,18 +46,21 @@ package struct TokenInspection: Sendable {
     /// RATCHET_EXTRA_APPLE_ROOTS.
     /// - Throws: `.configuration` for a file of roots that can't be read or used.
     package init(settings: Settings) throws(OpsError) {
-        var extra: [UInt8]?
-        if let path = settings.extraAppleRoots {
-            guard let bytes = TextFile.read(path) else {
-                throw OpsError(.configuration, "RATCHET_EXTRA_APPLE_ROOTS: cannot read \(path)")
-            }
-            extra = bytes
-        }
+        let extra = try Self.extraRoots(settings)
         do throws(TrustError) {
             verifier = try SignedTransactionVerifier(extraRootsPEM: extra)
         } catch {
             throw OpsError(.configuration, "root certificates: \(error.message)")
         }
+    }
+
+    /// The file of RATCHET_EXTRA_APPLE_ROOTS; nil when none is set.
+    static func extraRoots(_ settings: Settings) throws(OpsError) -> [UInt8]? {
+        guard let path = settings.extraAppleRoots else { return nil }
+        guard let bytes = TextFile.read(path) else {
+            throw OpsError(.configuration, "RATCHET_EXTRA_APPLE_ROOTS: cannot read \(path)")
+        }
+        return bytes
     }
 
     /// With the roots of a PEM text and no others.

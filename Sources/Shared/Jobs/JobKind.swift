@@ -10,4 +10,8 @@ package struct JobKind: RawRepresentable, Hashable, Sendable {
     package static let identify = JobKind(rawValue: "identify")
     /// A validated `POST /api/sdk/v1/attribute`, before or after its signature was looked at.
     package static let attribute = JobKind(rawValue: "attribute")
+    /// A device's enrolment: asked by an ingress, judged by a verifier, made durable by a writer.
+    package static let attest = JobKind(rawValue: "attest")
+    /// Whose a device token is: asked by an ingress that does not know, answered by a writer.
+    package static let device = JobKind(rawValue: "device")
 }

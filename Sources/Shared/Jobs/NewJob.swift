@@ -68,10 +68,13 @@ package struct RateLimit: Sendable {
     package var subject: SHA256Digest
     /// Writes a minute, and the burst allowed at once (GCRA).
     package var perMinute: Int
+    /// Whether jobs of several partitions share it, as an organization's limit; else it lies where its job goes.
+    package var isShared: Bool
 
-    package init(subject: SHA256Digest, perMinute: Int) {
+    package init(subject: SHA256Digest, perMinute: Int, isShared: Bool = false) {
         self.subject = subject
         self.perMinute = perMinute
+        self.isShared = isShared
     }
 }
 

@@ -60,10 +60,27 @@ package struct QueueKeys: Sendable {
     package func limit(_ partition: Int, _ subject: SHA256Digest) -> String {
         "\(prefix)rl:{\(partition)}:\(subject.hex.prefix(32))"
     }
+    /// String with expiry: whose a device token is, or that it is nobody's any more; by the SHA-256 of the token.
+    package func device(_ tokenHash: [UInt8]) -> String {
+        "\(prefix)dev:{\(partition(of: tokenHash))}:\(Hex.encode(tokenHash))"
+    }
+    /// String with expiry: a challenge that was used, by its SHA-256.
+    package func used(_ challengeHash: [UInt8]) -> String {
+        "\(prefix)used:{\(partition(of: challengeHash))}:\(Hex.encode(challengeHash))"
+    }
+
+    /// The partition of a limit that jobs of several partitions share.
+    func home(of subject: SHA256Digest) -> Int { partition(of: subject.bytes) }
+
+    /// What has no subject spreads by its own name, which is a digest.
+    private func partition(of digest: [UInt8]) -> Int { (Int(digest[0]) << 8 | Int(digest[1])) & (partitions - 1) }
+
     /// String, expires in 5 s: a process lives.
     package func live(_ process: String) -> String { "\(prefix)live:\(process)" }
     /// Channel: answers to one ingress process.
     package func reply(_ process: String) -> String { "\(prefix)reply:\(process)" }
+    /// Channel: hashes of tokens that live no more, 32 bytes each.
+    package var revocations: String { "\(prefix)app:revocations" }
     /// Hash: `version` and `body` of the published app directory.
     package var directory: String { "\(prefix)app:directory" }
     /// Hash: bundle id → dropped writes not yet copied to Postgres.

@@ -191,7 +191,11 @@ package struct QueueOrders: Sendable {
     }
 
     private func nowMilliseconds() async throws(RedisError) -> Int64 {
-        let time = try await client.command(["TIME"]).elements?.compactMap { $0.text.flatMap { Int64($0) } } ?? []
+        // Of the node whose partition the change is noted in.
+        let time =
+            try await client.command(["TIME"], near: .text(keys.changes(0))).elements?.compactMap {
+                $0.text.flatMap { Int64($0) }
+            } ?? []
         guard time.count == 2 else { throw RedisError(code: .protocolViolation, message: "TIME answered otherwise") }
         return time[0] * 1000 + time[1] / 1000
     }

@@ -36,7 +36,8 @@ package final class RedisJobSink: JobSink, @unchecked Sendable {
 
     private struct Pending {
         let job: NewJob
-        let limitKey: String?
+        /// Nil for none, or once it was charged elsewhere.
+        var limitKey: String?
         let deadlineNanoseconds: Int64
         let continuation: UnsafeContinuation<AcceptResult, Never>
     }
@@ -80,7 +81,9 @@ package final class RedisJobSink: JobSink, @unchecked Sendable {
             return .unavailable("too many writes wait for redis")
         }
         let partition = keys.partition(organization: job.organization, subject: job.subject)
-        let limitKey = job.limit.map { keys.limit(partition, $0.subject) }
+        let limitKey = job.limit.map { limit in
+            keys.limit(limit.isShared ? keys.home(of: limit.subject) : partition, limit.subject)
+        }
         let deadline = loop.time.monotonicNanoseconds + configuration.timeoutMilliseconds * 1_000_000
         let result = await withUnsafeContinuation { continuation in
             waiting += 1
@@ -120,12 +123,56 @@ package final class RedisJobSink: JobSink, @unchecked Sendable {
             let left = (batch[0].deadlineNanoseconds - now) / 1_000_000
             let results =
                 left > 0
-                ? await send(batch, partition, timeoutMilliseconds: left)
+                ? await charged(batch, partition, timeoutMilliseconds: left)
                 : Array(repeating: .unavailable("redis did not answer in time"), count: batch.count)
             waiting -= batch.count
             for (entry, result) in zip(batch, results) { entry.continuation.resume(returning: result) }
         }
         underWay[partition] = false
+    }
+
+    /// Sends a batch, and before that charges what the script can't reach: in a cluster the limits that jobs of several
+    /// partitions share, which lie on other nodes.
+    private func charged(_ batch: [Pending], _ partition: Int, timeoutMilliseconds: Int64) async -> [AcceptResult] {
+        guard client.isCluster, batch.contains(where: { $0.job.limit?.isShared == true }) else {
+            return await send(batch, partition, timeoutMilliseconds: timeoutMilliseconds)
+        }
+        var batch = batch
+        var results = [AcceptResult?](repeating: nil, count: batch.count)
+        let shared = batch.indices.filter { batch[$0].job.limit?.isShared == true }
+        for (key, indices) in Dictionary(grouping: shared, by: { batch[$0].limitKey ?? "" }) {
+            let answers = await charge(key, indices.map { batch[$0] }, timeoutMilliseconds)
+            for (index, refusal) in zip(indices, answers) {
+                results[index] = refusal
+                batch[index].limitKey = nil
+            }
+        }
+        let passing = batch.indices.filter { results[$0] == nil }
+        guard !passing.isEmpty else { return results.compactMap { $0 } }
+        let sent = await send(passing.map { batch[$0] }, partition, timeoutMilliseconds: timeoutMilliseconds)
+        for (index, result) in zip(passing, sent) { results[index] = result }
+        return results.compactMap { $0 }
+    }
+
+    /// - Returns: why each of them may not pass, or nil.
+    private func charge(
+        _ key: String, _ entries: [Pending], _ timeoutMilliseconds: Int64
+    ) async -> [AcceptResult?] {
+        do {
+            let answer = try await client.evaluate(
+                QueueScripts.limit, keys: [.text(key)],
+                arguments: [.integer(Int64(entries.count)), .integer(Int64(entries[0].job.limit?.perMinute ?? 1))],
+                timeoutMilliseconds: timeoutMilliseconds)
+            guard let items = answer.elements, items.count == entries.count else {
+                return entries.map { _ in .unavailable("redis answered in another form") }
+            }
+            return items.map { item in
+                let seconds = Int(item.int64 ?? 1)
+                return seconds == 0 ? nil : .limited(retryAfterSeconds: seconds)
+            }
+        } catch {
+            return entries.map { _ in .unavailable("redis: \(error.message)") }
+        }
     }
 
     private func send(_ batch: [Pending], _ partition: Int, timeoutMilliseconds: Int64) async -> [AcceptResult] {
@@ -153,8 +200,20 @@ package final class RedisJobSink: JobSink, @unchecked Sendable {
             arguments.append(.integer(Int64(job.shedding.rawValue)))
         }
         do {
-            let answer = try await client.evaluate(
-                QueueScripts.accept, keys: callKeys, arguments: arguments, timeoutMilliseconds: timeoutMilliseconds)
+            let answer: RedisValue
+            var isReplicated = true
+            if configuration.replicas > 0 {
+                let outcome = try await client.evaluate(
+                    QueueScripts.accept, keys: callKeys, arguments: arguments,
+                    untilReplicasHaveIt: configuration.replicas,
+                    withinMilliseconds: min(Self.replicationMilliseconds, timeoutMilliseconds),
+                    timeoutMilliseconds: timeoutMilliseconds)
+                answer = outcome.reply
+                isReplicated = outcome.replicas >= configuration.replicas
+            } else {
+                answer = try await client.evaluate(
+                    QueueScripts.accept, keys: callKeys, arguments: arguments, timeoutMilliseconds: timeoutMilliseconds)
+            }
             guard let items = answer.elements else {
                 return Array(repeating: .unavailable("the queue is not seeded yet"), count: batch.count)
             }
@@ -162,24 +221,15 @@ package final class RedisJobSink: JobSink, @unchecked Sendable {
                 return Array(repeating: .unavailable("redis answered in another form"), count: batch.count)
             }
             let results = items.map(Self.result)
-            return configuration.replicas > 0 ? try await replicated(results, partition) : results
+            return isReplicated ? results : results.map(Self.unreplicated)
         } catch {
             return Array(repeating: .unavailable("redis: \(error.message)"), count: batch.count)
         }
     }
 
-    /// Waits until enough replicas have the batch. Without them its writes are not accepted, though they are stored:
-    /// sent again, they merge with themselves.
-    private func replicated(
-        _ results: [AcceptResult], _ partition: Int
-    ) async throws(RedisError) -> [AcceptResult] {
-        let stored: (AcceptResult) -> Bool = { if case .accepted = $0 { true } else { false } }
-        guard results.contains(where: stored) else { return results }
-        let answer = try await client.command([
-            "WAIT", .integer(Int64(configuration.replicas)), .integer(Self.replicationMilliseconds),
-        ])
-        guard (answer.int64 ?? 0) < configuration.replicas else { return results }
-        return results.map { stored($0) ? .unavailable("too few replicas have the write") : $0 }
+    /// Without enough replicas a write is not accepted, though it is stored: sent again, it merges with itself.
+    private static func unreplicated(_ result: AcceptResult) -> AcceptResult {
+        if case .accepted = result { .unavailable("too few replicas have the write") } else { result }
     }
 
     private static func result(_ item: RedisValue) -> AcceptResult {

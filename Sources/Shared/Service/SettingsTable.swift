@@ -51,11 +51,15 @@ package struct SettingsTable: Sendable {
 
     let redis = SettingTopic("Redis")
     package let redisURL: Setting<String> = .parsed(
-        "RATCHET_REDIS_URL", "unix://[[user]:password@]/path[?db=n] or redis://[[user]:password@]host[:port][/n]",
+        "RATCHET_REDIS_URL",
+        "unix://[[user]:password@]/path[?db=n], redis://[[user]:password@]host[:port][/n],"
+            + " redis-sentinel://[[user]:password@]host[:port],host[:port]/name[/n]"
+            + " or redis-cluster://[[user]:password@]host[:port],host[:port]",
         example: "redis://127.0.0.1:6379",
         default: .byMode(
             production: "unix:///run/redis/redis-server.sock", development: "unix://$RATCHET_DATA/redis.sock"),
-        readBy: .everyone, secrecy: .address, "the Redis that holds the queue", parse: AddressText.redis)
+        readBy: .everyone, secrecy: .address,
+        "the Redis that holds the queue: one server, what sentinels watch, or a cluster", parse: AddressText.redis)
     package let keyPrefix: Setting<String> = .parsed(
         "RATCHET_KEY_PREFIX", "1 to 64 printable ASCII characters without spaces and braces", example: "ratchet:",
         default: "ratchet:", readBy: .everyone, "starts every Redis key; one installation, one prefix"
@@ -132,6 +136,12 @@ package struct SettingsTable: Sendable {
     package let attestedPerMinute: Setting<Int> = .integer(
         "RATCHET_LIMIT_ATTESTED_PER_MINUTE", unit: "requests per minute", 0...1_000_000, default: 240,
         readBy: [.ingress], "writes of one organization with tokens; 0: no limit")
+    package let challengePerMinute: Setting<Int> = .integer(
+        "RATCHET_LIMIT_CHALLENGE_PER_MINUTE", unit: "requests per minute", 0...1_000_000, default: 120,
+        readBy: [.ingress], "App Attest challenges of one IPv4 address or IPv6 /64 from one ingress; 0: no limit")
+    package let attestPerMinute: Setting<Int> = .integer(
+        "RATCHET_LIMIT_ATTEST_PER_MINUTE", unit: "requests per minute", 0...1_000_000, default: 60,
+        readBy: [.ingress], "enrolments of one IPv4 address or IPv6 /64 at one ingress; 0: no limit")
     package let addressPerMinute: Setting<Int> = .integer(
         "RATCHET_LIMIT_ADDRESS_PER_MINUTE", unit: "requests per minute", 0...1_000_000,
         default: .byMode(production: "600", development: "0"), readBy: [.ingress],

@@ -12,6 +12,8 @@ package struct AppRecord: Equatable, Sendable {
     package let teamID: String?
     /// Microseconds since 1970.
     package let createdAt: Int64
+    /// Whether keys of App Attest's development environment may enrol.
+    package let allowsDevelopment: Bool
 }
 
 package enum Apps {
@@ -117,6 +119,27 @@ package enum Apps {
         return apps
     }
 
+    /// Says whether devices of an app that runs from Xcode may enrol.
+    /// - Returns: the app as it is now; nil when the organization has none of that id.
+    package static func setDevelopment(
+        organization: String, app: String, allowed: Bool, actor: String, nowMicroseconds: Int64,
+        _ connection: PostgresConnection
+    ) async throws(PostgresError) -> AppRecord? {
+        try await connection.transaction { () async throws(PostgresError) -> AppRecord? in
+            let row = try await connection.query(
+                "UPDATE apps SET attest_development = $3 WHERE organization = $1 AND id = $2 RETURNING *",
+                [.text(organization), .text(app), .bool(allowed)]
+            ).first
+            guard let row else { return nil }
+            let record = try record(row)
+            try await AuditLog.append(
+                AuditEntry(
+                    organization: organization, at: nowMicroseconds, actor: actor, action: "app.attest_development",
+                    subject: app, detail: JSONText.object([("allowed", allowed ? "true" : "false")])), connection)
+            return record
+        }
+    }
+
     private static func audit(
         _ action: String, _ app: AppRecord, actor: String, nowMicroseconds: Int64, _ connection: PostgresConnection
     ) async throws(PostgresError) {
@@ -135,6 +158,6 @@ package enum Apps {
         return AppRecord(
             id: try row.string("id"), organization: try row.string("organization"), store: store,
             bundleID: try row.string("bundle_id"), teamID: try row.optionalString("team_id"),
-            createdAt: try row.int64("created_at"))
+            createdAt: try row.int64("created_at"), allowsDevelopment: try row.bool("attest_development"))
     }
 }

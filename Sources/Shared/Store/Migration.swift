@@ -18,6 +18,7 @@ package struct Migration: Equatable, Sendable {
     package static let all: [Migration] = [
         Migration(number: 1, bytes: PackageResources._01_sql),
         Migration(number: 2, bytes: PackageResources._02_sql),
+        Migration(number: 3, bytes: PackageResources._03_sql),
     ]
 }
 

@@ -5,6 +5,8 @@ package struct OrganizationRecord: Equatable, Sendable {
     package let name: String
     /// Microseconds since 1970.
     package let createdAt: Int64
+    /// Attested writes a minute; nil takes the setting, 0 is no limit.
+    package let attestedPerMinute: Int?
 }
 
 package enum Organizations {
@@ -67,8 +69,29 @@ package enum Organizations {
         return records
     }
 
+    /// Sets an organization's own limit of attested writes.
+    /// - Parameter perMinute: 0 for no limit, nil for the setting's.
+    /// - Returns: nil when there is none of that id.
+    package static func setAttestedPerMinute(
+        id: String, _ perMinute: Int?, actor: String, nowMicroseconds: Int64, _ connection: PostgresConnection
+    ) async throws(PostgresError) -> OrganizationRecord? {
+        try await connection.transaction { () async throws(PostgresError) -> OrganizationRecord? in
+            let row = try await connection.query(
+                "UPDATE organizations SET attested_per_minute = $2::bigint::integer WHERE id = $1 RETURNING *",
+                [.text(id), .int64(perMinute.map { Int64($0) })]
+            ).first
+            guard let row else { return nil }
+            try await AuditLog.append(
+                AuditEntry(
+                    organization: id, at: nowMicroseconds, actor: actor, action: "organization.limit", subject: id,
+                    detail: JSONText.object([("attestedPerMinute", perMinute.map { String($0) })])), connection)
+            return try record(row)
+        }
+    }
+
     private static func record(_ row: PostgresRow) throws(PostgresError) -> OrganizationRecord {
         OrganizationRecord(
-            id: try row.string("id"), name: try row.string("name"), createdAt: try row.int64("created_at"))
+            id: try row.string("id"), name: try row.string("name"), createdAt: try row.int64("created_at"),
+            attestedPerMinute: try row.optionalInt64("attested_per_minute").map { Int($0) })
     }
 }

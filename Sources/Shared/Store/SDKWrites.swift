@@ -21,6 +21,7 @@ package enum SDKWrites {
             let (customers, cut) = customerColumns(fold)
             report.attributesCut = cut
             report.customers = try await connection.query(customerSQL, customers).affectedRows
+            if !fold.devices.isEmpty { _ = try await connection.query(deviceSQL, deviceColumns(fold)) }
             guard !fold.purchases.isEmpty else { return }
             report.purchases = try await connection.query(purchaseSQL, purchaseColumns(fold)).affectedRows
             report.ownerWrites = try await connection.query(ownerWriteSQL, ownerWriteColumns(fold)).affectedRows
@@ -139,6 +140,27 @@ package enum SDKWrites {
             stamps.append(int64: row[keyPath: column].stamp)
         }
         return [values, stamps]
+    }
+
+    // MARK: - Devices
+
+    private static let deviceSQL = """
+        UPDATE devices AS d SET last_seen_at = n.hour
+        FROM unnest($1::text[], $2::text[], $3::bigint[]) AS n(organization, id, hour)
+        WHERE d.organization = n.organization AND d.id = n.id AND n.hour > d.last_seen_at
+        """
+
+    private static func deviceColumns(_ fold: WriteFold) -> [PostgresParameter] {
+        var organizations = PostgresArray(of: .text, capacity: fold.devices.count)
+        var ids = PostgresArray(of: .text, capacity: fold.devices.count)
+        var hours = PostgresArray(of: .int64, capacity: fold.devices.count)
+        let rows = fold.devices.sorted { ($0.key.organization, $0.key.id) < ($1.key.organization, $1.key.id) }
+        for (name, hour) in rows {
+            organizations.append(text: name.organization)
+            ids.append(text: name.id)
+            hours.append(int64: hour)
+        }
+        return [organizations.parameter, ids.parameter, hours.parameter]
     }
 
     // MARK: - Purchases

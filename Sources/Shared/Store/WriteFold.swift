@@ -7,7 +7,18 @@ struct WriteFold {
     private(set) var purchases: [PurchaseKey: PurchaseFold] = [:]
     private(set) var ownerWrites: [OwnerWriteKey: OwnerWriteFold] = [:]
     private(set) var transactions: [TransactionKey: TransactionFacts] = [:]
+    /// The latest hour in which each device wrote, microseconds since 1970.
+    private(set) var devices: [DeviceName: Int64] = [:]
     private(set) var lineageMismatches = 0
+
+    struct DeviceName: Hashable {
+        let organization: String
+        let id: String
+    }
+
+    /// A device's last write is kept to the hour: its row changes once an hour, not with each call, and still ends the
+    /// same whatever the order.
+    private static let hourMicroseconds: Int64 = 3_600_000_000
 
     init(_ writes: [StampedWrite]) {
         customers.reserveCapacity(writes.count)
@@ -22,6 +33,11 @@ struct WriteFold {
     }
 
     private mutating func touch(_ write: StampedWrite, appUserID: String, proof: WriteProof) -> UUIDv8 {
+        if let device = proof.deviceID {
+            let name = DeviceName(organization: write.organization, id: device)
+            let hour = write.stamp - write.stamp % Self.hourMicroseconds
+            devices[name] = max(devices[name] ?? 0, hour)
+        }
         let id = UUIDv8.customer(organization: write.organization, appUserID: appUserID)
         customers[
             id,

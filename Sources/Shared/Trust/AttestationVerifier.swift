@@ -1,4 +1,5 @@
 internal import Bytes
+internal import Wire
 
 /// Which of App Attest's two environments made a key.
 package enum AttestEnvironment: String, CaseIterable, Sendable {

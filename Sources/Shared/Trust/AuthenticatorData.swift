@@ -1,4 +1,5 @@
 internal import Bytes
+internal import Wire
 
 /// The authenticator data of an attestation (WebAuthn Level 2 §6.1, as App Attest fills them), taken apart and not
 /// judged.

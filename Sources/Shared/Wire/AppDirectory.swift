@@ -11,13 +11,22 @@ package struct AppDirectory: Sendable, Equatable {
         package var store: PurchaseStore
         /// Apple's team id; empty for a Play app.
         package var team: String
+        /// Whether keys of App Attest's development environment may enrol.
+        package var allowsDevelopment: Bool
+        /// Attested writes a minute of its organization; nil takes the setting.
+        package var attestedPerMinute: Int?
 
-        package init(organization: String, id: String, bundleID: String, store: PurchaseStore, team: String) {
+        package init(
+            organization: String, id: String, bundleID: String, store: PurchaseStore, team: String,
+            allowsDevelopment: Bool = false, attestedPerMinute: Int? = nil
+        ) {
             self.organization = organization
             self.id = id
             self.bundleID = bundleID
             self.store = store
             self.team = team
+            self.allowsDevelopment = allowsDevelopment
+            self.attestedPerMinute = attestedPerMinute
         }
     }
 
@@ -34,6 +43,8 @@ package struct AppDirectory: Sendable, Equatable {
     /// Grows with every change; a snapshot never replaces a newer one.
     package let version: Int64
     private let organizations: [BundleKey: Resolution]
+    private let byBundle: [BundleKey: [App]]
+    private let byID: [String: App]
 
     /// Ids are compared as bytes: Swift's String equality is canonical equivalence.
     private struct BundleKey: Hashable {
@@ -45,8 +56,12 @@ package struct AppDirectory: Sendable, Equatable {
     package init(version: Int64, apps: [App]) {
         self.version = version
         var organizations: [BundleKey: Resolution] = [:]
+        var byBundle: [BundleKey: [App]] = [:]
+        var byID: [String: App] = [:]
         for app in apps {
             let key = BundleKey(app.bundleID)
+            byBundle[key, default: []].append(app)
+            byID[app.id] = app
             switch organizations[key] {
             case nil, .some(.none): organizations[key] = .organization(app.organization)
             case .organization(let other) where other == app.organization: break
@@ -54,7 +69,17 @@ package struct AppDirectory: Sendable, Equatable {
             }
         }
         self.organizations = organizations
+        self.byBundle = byBundle
+        self.byID = byID
     }
+
+    /// The apps of Apple's store with a bundle id: one for each team of each organization that connected it.
+    package func attestable(_ bundleID: String) -> [App] {
+        (byBundle[BundleKey(bundleID)] ?? []).filter { $0.store == .appStore && !$0.team.isEmpty }
+    }
+
+    /// The app with an id; nil once it is disconnected.
+    package func app(id: String) -> App? { byID[id] }
 
     /// What a bundle id resolves to.
     package func resolve(_ bundleID: String) -> Resolution { organizations[BundleKey(bundleID)] ?? .none }
@@ -75,6 +100,8 @@ package struct AppDirectory: Sendable, Equatable {
             writer.string(app.store.rawValue)
             writer.key("team")
             writer.string(app.team)
+            if app.allowsDevelopment { writer.member("development", true) }
+            writer.member("attestedPerMinute", app.attestedPerMinute.map { Int64($0) })
             writer.endObject()
         }
         writer.endArray()
@@ -92,7 +119,11 @@ package struct AppDirectory: Sendable, Equatable {
                 let bundleID = element["bundleId"]?.string, let team = element["team"]?.string,
                 let store = element["store"]?.string.flatMap(PurchaseStore.init(rawValue:))
             else { throw JSONError("an app of the directory lacks a field") }
-            apps.append(App(organization: organization, id: id, bundleID: bundleID, store: store, team: team))
+            apps.append(
+                App(
+                    organization: organization, id: id, bundleID: bundleID, store: store, team: team,
+                    allowsDevelopment: element["development"]?.bool ?? false,
+                    attestedPerMinute: element["attestedPerMinute"]?.int64.flatMap { Int(exactly: $0) }))
         }
         self.init(version: version, apps: apps)
     }

@@ -1,3 +1,4 @@
+internal import Bytes
 internal import JSON
 
 /// Reads one object of a queue payload, strictly: no member twice, none unknown, none of another type. Payloads are
@@ -48,6 +49,20 @@ struct PayloadReader {
         guard let value = value(name) else { return nil }
         guard let text = value.string, accepts(text) else { throw invalid(name) }
         return text
+    }
+
+    /// Standard base64.
+    func base64(_ name: StaticString) throws(WireError) -> [UInt8] {
+        guard let value = value(name) else { throw .missing(path + name.description) }
+        guard let bytes = value.withStringBytes({ Base64.decode($0, .standard) }) ?? nil else { throw invalid(name) }
+        return bytes
+    }
+
+    /// 32 bytes in hex.
+    func digest(_ name: StaticString) throws(WireError) -> [UInt8] {
+        let text = try string(name) { TextRules.isLowerHex($0, count: 64) }
+        guard let bytes = Hex.decode(text) else { throw invalid(name) }
+        return bytes
     }
 
     func integer(_ name: StaticString, in range: ClosedRange<Int64>) throws(WireError) -> Int64 {

@@ -25,6 +25,12 @@ package enum SDKLimits {
     package static let organizationIDBytes = 63
     /// Base64url characters of a device token after `dt_`: 32 bytes without padding.
     package static let deviceTokenCharacters = 43
+    /// A key identifier of App Attest is a SHA-256.
+    package static let keyIDBytes = 32
+    /// Challenges have 68 characters; longer text is none of ours.
+    package static let challengeBytes = 128
+    /// Apps of one organization that share a bundle id, one for each team: more than anybody has.
+    package static let candidates = 16
     /// The word that says why a signed transaction was refused.
     package static let refusalReasonBytes = 64
     package static let deviceIDBytes = 128

@@ -18,4 +18,18 @@ package enum SuccessBody {
         writer.endObject()
         return writer.bytes
     }
+
+    /// `{"challenge":"…"}`.
+    package static func challenge(_ text: String) -> [UInt8] { object("challenge", text) }
+
+    /// `{"deviceToken":"dt_…"}`.
+    package static func deviceToken(_ text: String) -> [UInt8] { object("deviceToken", text) }
+
+    private static func object(_ name: StaticString, _ text: String) -> [UInt8] {
+        var writer = JSONWriter(reservingCapacity: text.utf8.count + 24)
+        writer.beginObject()
+        writer.member(name, text)
+        writer.endObject()
+        return writer.bytes
+    }
 }

@@ -13,16 +13,19 @@ struct VerifierMain {
 
     static func main() async {
         await ServiceMain.run(.verifier) { context in
-            let verifier = try makeVerifier(context)
+            let (verifier, attestations) = try makeVerifiers(context)
             let loop = EventLoop(name: "verifier", time: context.time)
             let worker = try await WorkerProcess.start(context, .verify, loop)
             let handler = VerifyHandler(
-                verifier: verifier, time: context.time, cores: max(1, Int(sysconf(Int32(_SC_NPROCESSORS_ONLN)))))
+                verifier: verifier, attestations: attestations, time: context.time,
+                cores: max(1, Int(sysconf(Int32(_SC_NPROCESSORS_ONLN)))))
             try await worker.run(handler)
         }
     }
 
-    private static func makeVerifier(_ context: ServiceContext) throws -> SignedTransactionVerifier {
+    private static func makeVerifiers(
+        _ context: ServiceContext
+    ) throws -> (SignedTransactionVerifier, AttestationVerifier) {
         do {
             var extra: [UInt8]?
             if let path = context.settings.extraAppleRoots {
@@ -33,14 +36,15 @@ struct VerifierMain {
                 context.log.warn("additional root certificates are trusted", ["path": path])
             }
             let verifier = try SignedTransactionVerifier(extraRootsPEM: extra)
-            for root in verifier.roots {
+            let attestations = try AttestationVerifier(extraRootsPEM: extra)
+            for root in verifier.roots + [try TrustedRoot.appleAppAttestation()] {
                 let left = root.millisecondsLeft(at: context.time.wallMilliseconds)
                 if left < rootWarningMilliseconds {
                     context.log.warn(
                         "a root certificate expires soon", ["subject": root.subject, "milliseconds": left])
                 }
             }
-            return verifier
+            return (verifier, attestations)
         } catch let error as TrustError {
             throw ServiceError(.configuration, "root certificates: \(error.message)")
         }

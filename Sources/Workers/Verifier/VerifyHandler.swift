@@ -8,6 +8,7 @@ internal import WorkerCore
 /// proved or why it proved nothing. A bad signature is no error of the job: it is simply not proof.
 package struct VerifyHandler: JobHandler {
     private let verifier: SignedTransactionVerifier
+    private let attestations: AttestationVerifier
     private let time: any TimeSource
     private let cores: Int
 
@@ -15,8 +16,11 @@ package struct VerifyHandler: JobHandler {
     private static let payloadVersion = 1
 
     /// - Parameter cores: how many threads verify at once.
-    package init(verifier: SignedTransactionVerifier, time: any TimeSource, cores: Int) {
+    package init(
+        verifier: SignedTransactionVerifier, attestations: AttestationVerifier, time: any TimeSource, cores: Int
+    ) {
         self.verifier = verifier
+        self.attestations = attestations
         self.time = time
         self.cores = max(1, cores)
     }
@@ -39,7 +43,9 @@ package struct VerifyHandler: JobHandler {
 
     private func outcome(_ job: FetchedJob, _ now: Int64) -> JobOutcome {
         if job.header.kind == .echo { return .forward(to: .writeLive, payload: job.payload) }
-        guard job.header.kind == .attribute, job.header.version == Self.payloadVersion else { return .unsupported }
+        guard job.header.version == Self.payloadVersion else { return .unsupported }
+        if job.header.kind == .attest { return enrolment(job, now) }
+        guard job.header.kind == .attribute else { return .unsupported }
         var write: AttributeWrite
         do {
             write = try AttributeWrite(payload: job.payload)
@@ -57,5 +63,40 @@ package struct VerifyHandler: JobHandler {
         case .verified(let facts): return .verified(facts)
         case .refused(let refusal): return .refused(reason: refusal.reason.rawValue)
         }
+    }
+
+    /// The device is judged for each app that it may be of: teams that share a bundle id have an app each.
+    private func enrolment(_ job: FetchedJob, _ now: Int64) -> JobOutcome {
+        var enrolment: Enrolment
+        do {
+            enrolment = try Enrolment(payload: job.payload)
+        } catch {
+            return .permanent(reason: "malformed_payload", text: "\(error.field ?? "payload"): \(error.message)")
+        }
+        guard case .unverified(let attestation, let clientDataHash, let candidates) = enrolment.evidence else {
+            return .forward(to: .writeLive, payload: job.payload)
+        }
+        var refusal = AttestationRefusal(.appMismatch, "there is no app to compare with")
+        for candidate in candidates {
+            let verdict = attestations.verify(
+                attestation: attestation, keyID: enrolment.keyID, clientDataHash: clientDataHash,
+                expectation: AttestationExpectation(
+                    teamID: candidate.teamID, bundleID: enrolment.bundleID,
+                    environments: candidate.allowsDevelopment ? [.production, .development] : [.production]),
+                nowMilliseconds: now)
+            switch verdict {
+            case .verified(let key):
+                enrolment.evidence = .verified(
+                    Enrolment.DeviceKey(
+                        appID: candidate.appID, environment: key.environment.rawValue, publicKey: key.publicKey,
+                        receipt: key.receipt, bundleVersion: key.bundleVersion,
+                        validationCategory: key.validationCategory))
+                return .forward(to: .writeLive, payload: enrolment.encodePayload())
+            case .refused(let why):
+                // What is said of the object itself says more than that it is another app's.
+                if refusal.reason == .appMismatch { refusal = why }
+            }
+        }
+        return .answered(payload: EnrolmentAnswer.refused(reason: refusal.reason.rawValue).encodePayload())
     }
 }

@@ -60,14 +60,15 @@ struct DirectoryPublisher: Sendable {
             try await DirectorySnapshot.load(connection)
         }
         _ = try await published.publish(
-            version: snapshot.version, body: AppDirectory.encode(snapshot.apps.map(Self.published)))
+            version: snapshot.version, body: AppDirectory.encode(snapshot.apps.map { Self.published($0, snapshot) }))
         log.info("app directory published", ["version": snapshot.version, "apps": snapshot.apps.count])
     }
 
-    private static func published(_ app: AppRecord) -> AppDirectory.App {
+    private static func published(_ app: AppRecord, _ snapshot: DirectorySnapshot) -> AppDirectory.App {
         AppDirectory.App(
             organization: app.organization, id: app.id, bundleID: app.bundleID, store: app.store,
-            team: app.teamID ?? "")
+            team: app.teamID ?? "", allowsDevelopment: app.allowsDevelopment,
+            attestedPerMinute: snapshot.attestedPerMinute[app.organization])
     }
 
     private func seed() async throws {

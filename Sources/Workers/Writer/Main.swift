@@ -30,7 +30,9 @@ struct WriterMain {
                 return health ?? .good
             }
             let metrics = WriterMetrics(context.metrics)
-            let handler = WriteHandler(loop: loop, postgres: writes) { metrics.add($0) }
+            let devices = KnownDevices(client: worker.client, keys: worker.keys)
+            let handler = WriteHandler(loop: loop, postgres: writes, devices: devices) { metrics.add($0) }
+            let revocations = RevocationPublisher(loop: loop, devices: devices, postgres: reads, log: context.log)
             let publisher = DirectoryPublisher(
                 loop: loop, client: worker.client, keys: worker.keys, postgres: reads, log: context.log)
             let copier = DeadLetterCopier(
@@ -45,7 +47,7 @@ struct WriterMain {
                 handler,
                 beside: [
                     { await publisher.runUntilCancelled() }, { await copier.runUntilCancelled() },
-                    { await shedding.runUntilCancelled() },
+                    { await shedding.runUntilCancelled() }, { await revocations.runUntilCancelled() },
                 ])
             try await loop.run {
                 writes.close()

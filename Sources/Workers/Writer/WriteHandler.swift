@@ -2,6 +2,7 @@ package import EventLoop
 internal import JSON
 package import Jobs
 package import Postgres
+package import RedisQueue
 package import Store
 internal import Wire
 internal import WorkerCore
@@ -12,7 +13,8 @@ internal import WorkerCore
 /// `@unchecked Sendable`: the parser is touched on the loop's thread alone, where `handle` runs.
 package final class WriteHandler: JobHandler, @unchecked Sendable {
     private let loop: EventLoop
-    private let postgres: PostgresClient
+    let postgres: PostgresClient
+    let devices: KnownDevices?
     private let parser = JSONParser()
     private let report: @Sendable (ApplyReport) -> Void
 
@@ -21,10 +23,16 @@ package final class WriteHandler: JobHandler, @unchecked Sendable {
     /// Deadlocks and lost races are tried again at once so often.
     private static let immediateTries = 3
 
-    /// - Parameter report: told what each applied batch did, for metrics.
-    package init(loop: EventLoop, postgres: PostgresClient, report: @escaping @Sendable (ApplyReport) -> Void) {
+    /// - Parameters:
+    ///   - devices: what Redis is told of tokens; nil tells it nothing, and each question comes here.
+    ///   - report: told what each applied batch did, for metrics.
+    package init(
+        loop: EventLoop, postgres: PostgresClient, devices: KnownDevices? = nil,
+        report: @escaping @Sendable (ApplyReport) -> Void
+    ) {
         self.loop = loop
         self.postgres = postgres
+        self.devices = devices
         self.report = report
     }
 
@@ -33,21 +41,28 @@ package final class WriteHandler: JobHandler, @unchecked Sendable {
         var outcomes = [JobOutcome](repeating: .done, count: jobs.count)
         var writes: [StampedWrite] = []
         var positions: [Int] = []
+        var questions: [(index: Int, question: DeviceQuestion)] = []
         writes.reserveCapacity(jobs.count)
         for (index, job) in jobs.enumerated() {
             switch decode(job) {
             case .write(let write):
                 writes.append(write)
                 positions.append(index)
+            case .enrolment(let enrolment, let key): outcomes[index] = try await enrol(enrolment, key, job)
+            case .question(let question): questions.append((index, question))
             case .outcome(let outcome): outcomes[index] = outcome
             }
         }
+        let answers = try await answer(questions.map(\.question))
+        for ((index, _), outcome) in zip(questions, answers) { outcomes[index] = outcome }
         for (position, outcome) in zip(positions, try await apply(writes)) { outcomes[position] = outcome }
         return outcomes
     }
 
     private enum Decoded {
         case write(StampedWrite)
+        case enrolment(Enrolment, Enrolment.DeviceKey)
+        case question(DeviceQuestion)
         case outcome(JobOutcome)
     }
 
@@ -65,6 +80,13 @@ package final class WriteHandler: JobHandler, @unchecked Sendable {
                     return .outcome(.forward(to: .verify, payload: job.payload))
                 }
                 content = .attribute(write)
+            case .attest:
+                let enrolment = try Enrolment(payload: job.payload, using: parser)
+                guard case .verified(let key) = enrolment.evidence else {
+                    return .outcome(.forward(to: .verifyLive, payload: job.payload))
+                }
+                return .enrolment(enrolment, key)
+            case .device: return .question(try DeviceQuestion(payload: job.payload))
             default: return .outcome(.unsupported)
             }
         } catch {

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include <openssl/core_names.h>
+#include <openssl/crypto.h>
 #include <openssl/ec.h>
 #include <openssl/evp.h>
 #include <openssl/params.h>
@@ -41,10 +42,19 @@ static int add(X509 *certificate, X509V3_CTX *context, int nid, const char *valu
     return added;
 }
 
-static int add_marker(X509 *certificate, const char *oid, int critical) {
+// `text` is an object identifier, or one with '=' and the hexadecimal DER of the value behind it; NULL without.
+static int add_marker(X509 *certificate, const char *text, int critical) {
+    unsigned char bytes[512] = {5, 0};
+    size_t size = 2;
+    char oid[128];
+    size_t length = strcspn(text, "=");
+    if (length >= sizeof oid) return 0;
+    memcpy(oid, text, length);
+    oid[length] = 0;
+    if (text[length] == '=' && OPENSSL_hexstr2buf_ex(bytes, sizeof bytes, &size, text + length + 1, 0) != 1) return 0;
     ASN1_OBJECT *object = OBJ_txt2obj(oid, 1);
     ASN1_OCTET_STRING *value = ASN1_OCTET_STRING_new();
-    ASN1_OCTET_STRING_set(value, (const unsigned char *)"\x05\x00", 2);
+    ASN1_OCTET_STRING_set(value, bytes, (int)size);
     X509_EXTENSION *extension = X509_EXTENSION_create_by_OBJ(NULL, object, critical, value);
     int added = extension != NULL && X509_add_ext(certificate, extension, -1);
     X509_EXTENSION_free(extension);
@@ -81,7 +91,7 @@ static int fill(X509 *certificate, const ctestpki_certificate *wish) {
     }
     const char *line = wish->markers;
     while (good && line && *line) {
-        char oid[128];
+        char oid[1024];
         size_t size = strcspn(line, "\n");
         int critical = *line == '!';
         if (size - critical >= sizeof oid) return 0;
@@ -125,4 +135,10 @@ int ctestpki_sign(const ctestpki_key *key, const uint8_t *message, uint64_t leng
         && BN_bn2binpad(ECDSA_SIG_get0_s(signature), out + 32, 32) == 32;
     ECDSA_SIG_free(signature);
     return made;
+}
+
+int ctestpki_key_point(const ctestpki_key *key, uint8_t out[65]) {
+    size_t length = 0;
+    return EVP_PKEY_get_octet_string_param(pkey(key), OSSL_PKEY_PARAM_PUB_KEY, out, 65, &length) == 1 && length == 65
+        && out[0] == 4;
 }

@@ -1,6 +1,39 @@
 internal import Redis
 
 extension QueueScripts {
+    /// `charge(key, a minute, now in µs)` counts one write against a limit (GCRA, with a minute's worth at once): nil when
+    /// it may pass, else after how many whole seconds the next one may.
+    static let gcra = """
+        local function charge(key, perMinute, now)
+            local interval = 60000000 / perMinute
+            local arrival = tonumber(redis.call('GET', key) or '0')
+            if arrival < now then arrival = now end
+            local ahead = arrival + interval - now
+            if ahead > 60000000.5 then return math.max(1, math.ceil((ahead - 60000000) / 1000000)) end
+            redis.call('SET', key, string.format('%.3f', arrival + interval),
+                'PX', string.format('%.0f', math.ceil(ahead / 1000) + 1))
+            return nil
+        end
+        """
+
+    /// Counts writes against a limit that lies on another node of a cluster than they go to; accept, which does so where
+    /// both lie together, can't reach it there.
+    ///
+    /// KEYS: 1 limit
+    /// ARGV: 1 number of writes, 2 limit a minute
+    /// Answers one item a write: 0, or the whole seconds after which it may come again.
+    static let limit = RedisScript(
+        name: "limit",
+        source: """
+            #!lua
+            \(gcra)
+            local time = redis.call('TIME')
+            local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
+            local answers = {}
+            for n = 1, tonumber(ARGV[1]) do answers[n] = charge(KEYS[1], tonumber(ARGV[2]), now) or 0 end
+            return answers
+            """)
+
     /// Takes all writes that one ingress gathered for one partition.
     ///
     /// The only script that Redis may refuse at maxmemory: intake stops there, everything else goes on.
@@ -15,6 +48,7 @@ extension QueueScripts {
         name: "accept",
         source: """
             #!lua
+            \(gcra)
             local meta = redis.call('HMGET', KEYS[1], 'seeded', 'shed', 'closed')
             if meta[1] ~= '1' then return 'unseeded' end
             local level = tonumber(meta[2] or '0')
@@ -60,17 +94,10 @@ extension QueueScripts {
                 end
                 local limit = tonumber(ARGV[a + 1])
                 if not refused and limit > 0 then
-                    local interval = 60000000 / tonumber(ARGV[a + 2])
-                    local arrival = tonumber(redis.call('GET', KEYS[limit]) or '0')
-                    if arrival < now then arrival = now end
-                    local ahead = arrival + interval - now
-                    if ahead > 60000000.5 then
-                        local seconds = math.ceil((ahead - 60000000) / 1000000)
-                        refused = 'L' .. string.format('%d', math.max(1, seconds))
+                    local seconds = charge(KEYS[limit], tonumber(ARGV[a + 2]), now)
+                    if seconds then
+                        refused = 'L' .. string.format('%d', seconds)
                         limited = limited + 1
-                    else
-                        redis.call('SET', KEYS[limit], string.format('%.3f', arrival + interval),
-                            'PX', string.format('%.0f', math.ceil(ahead / 1000) + 1))
                     end
                 end
                 if refused then

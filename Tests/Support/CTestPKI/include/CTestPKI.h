@@ -24,7 +24,8 @@ typedef struct ctestpki_certificate {
     /// OpenSSL's configuration syntax, such as "critical,CA:TRUE,pathlen:0"; NULL leaves the extension out.
     const char *basic_constraints;
     const char *key_usage;
-    /// Dotted identifiers with a NULL value, one a line; a leading '!' makes one critical.
+    /// Dotted identifiers with a NULL value, one a line; a leading '!' makes one critical, '=' and hexadecimal DER behind
+    /// it give it another value.
     const char *markers;
     /// 1 adds the identifiers of subject and authority keys.
     int key_identifiers;
@@ -34,5 +35,7 @@ typedef struct ctestpki_certificate {
 int64_t ctestpki_certificate_der(const ctestpki_certificate *certificate, uint8_t *out, uint64_t capacity);
 /// ECDSA with SHA-256 as r and s, 32 bytes each (P-256 keys); 1 when made.
 int ctestpki_sign(const ctestpki_key *key, const uint8_t *message, uint64_t length, uint8_t out[64]);
+/// The point of a P-256 key, uncompressed; 1 when made.
+int ctestpki_key_point(const ctestpki_key *key, uint8_t out[65]);
 
 #endif

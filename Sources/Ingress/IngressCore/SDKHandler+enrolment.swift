@@ -1,0 +1,130 @@
+internal import Bytes
+internal import EventLoop
+internal import HTTP
+internal import Jobs
+internal import RedisQueue
+internal import Wire
+
+extension SDKHandler {
+    /// A phone waits; Apple's own answer took longer.
+    private static let enrolmentMilliseconds: Int64 = 5000
+
+    /// `POST /api/sdk/v1/attest/challenge`. Its body is not looked at.
+    func challenge(_ client: PeerAddress) -> HTTPResponse {
+        let now = dependencies.loop.time.monotonicNanoseconds
+        if let seconds = dependencies.limits.challenges.check(client, nowNanoseconds: now) {
+            counters.addressLimited += 1
+            counters.count(refusal: .rateLimited)
+            return SDKAnswer.limited(seconds: seconds)
+        }
+        counters.count(enrolment: .challenged)
+        return SDKAnswer.success(
+            SuccessBody.challenge(
+                dependencies.challenges.make(nowMilliseconds: dependencies.loop.time.wallMilliseconds)))
+    }
+
+    /// `POST /api/sdk/v1/attest`: the token is made here, and only its hash goes on. It is answered once the device is
+    /// durable.
+    func attest(_ request: HTTPRequest, _ client: PeerAddress) async throws(WireError) -> HTTPResponse {
+        let call = try Validated<AttestCall>(body: request.body, using: parser).write
+        counters.count(enrolment: .attempted)
+        let time = dependencies.loop.time
+        if let seconds = dependencies.limits.enrolments.check(client, nowNanoseconds: time.monotonicNanoseconds) {
+            counters.addressLimited += 1
+            counters.count(refusal: .rateLimited)
+            return SDKAnswer.limited(seconds: seconds)
+        }
+        guard
+            let left = dependencies.challenges.millisecondsLeft(call.challenge, nowMilliseconds: time.wallMilliseconds)
+        else { throw refused(.challengeFailed, "challenge") }
+        let organization: String
+        let candidates: [Enrolment.Candidate]
+        switch try self.candidates(for: call.bundleID) {
+        case .unavailable(let response): return response
+        case .found(let found):
+            organization = found.organization
+            candidates = found.apps
+        }
+        do {
+            // Before anything else is done with it: a challenge is used up by the first call, failed or not.
+            let mayPass = try await dependencies.devices.useChallenge(
+                call.challenge, callDigest: call.digest.bytes, milliseconds: left)
+            guard mayPass else { throw refused(.challengeFailed, "challenge_used") }
+        } catch let error as WireError {
+            throw error
+        } catch {
+            return away("redis: \(error)")
+        }
+        let token = DeviceTokens.mint()
+        let enrolment = Enrolment(
+            keyID: call.keyID, bundleID: call.bundleID, callDigest: call.digest.bytes,
+            tokenHash: DeviceTokens.hash(of: token),
+            evidence: .unverified(
+                attestation: call.attestation, clientDataHash: Challenges.clientDataHash(call.challenge),
+                candidates: candidates))
+        let job = NewJob(
+            kind: .attest, lane: .verifyLive, organization: organization, subject: Hex.encode(call.keyID),
+            payload: enrolment.encodePayload(), traceparent: RequestIDs.traceparent(of: request))
+        switch await dependencies.asker.ask(job, timeoutMilliseconds: Self.enrolmentMilliseconds) {
+        case .limited(let seconds): return SDKAnswer.limited(seconds: seconds)
+        case .unavailable(let why): return away(why)
+        case .answered(let payload):
+            switch EnrolmentAnswer(payload: payload, using: parser) {
+            case nil: return away("an answer of another form")
+            case .superseded: return away("an equal call came later")
+            case .refused(let reason): throw refused(.attestationFailed, reason)
+            case .enrolled(let deviceID, let appID):
+                dependencies.devices.remember(
+                    enrolment.tokenHash,
+                    DeviceFacts(organization: organization, appID: appID, deviceID: deviceID))
+                counters.count(enrolment: .enrolled)
+                return SDKAnswer.success(SuccessBody.deviceToken(token))
+            }
+        }
+    }
+
+    private enum Candidates {
+        case found((organization: String, apps: [Enrolment.Candidate]))
+        case unavailable(HTTPResponse)
+    }
+
+    /// The apps that a device with this bundle id may be of: all of one organization, or it would be a guess whose it is.
+    private func candidates(for bundleID: String) throws(WireError) -> Candidates {
+        guard let directory = dependencies.directory.current, dependencies.directory.isFresh else {
+            counters.noDirectory += 1
+            return .unavailable(away("no app directory"))
+        }
+        let apps = directory.attestable(bundleID).prefix(SDKLimits.candidates)
+        guard let first = apps.first else {
+            counters.count(enrolment: .notConnected)
+            throw WireError(
+                .appNotConnected, "no app with this bundle id and a team id is connected", field: "bundleId")
+        }
+        guard apps.allSatisfy({ $0.organization == first.organization }) else {
+            counters.count(enrolment: .ambiguous)
+            throw WireError(.ambiguousApp, "several organizations have connected this bundle id", field: "bundleId")
+        }
+        return .found(
+            (
+                first.organization,
+                apps.map {
+                    Enrolment.Candidate(appID: $0.id, teamID: $0.team, allowsDevelopment: $0.allowsDevelopment)
+                }
+            ))
+    }
+
+    private func away(_ why: String) -> HTTPResponse {
+        counters.count(enrolment: .unavailable)
+        counters.lastUnavailable = why
+        return SDKAnswer.unavailable("devices can't enrol now")
+    }
+
+    /// - Parameter reason: counted, and told by the code alone but for what the device itself sent wrong: an attacker
+    ///   learns nothing of what is stored.
+    private func refused(_ code: WireError.Code, _ reason: String) -> WireError {
+        counters.count(enrolmentRefusal: reason)
+        return WireError(
+            code,
+            code == .challengeFailed ? "the challenge is not valid" : "the attestation is not valid: \(reason)")
+    }
+}

@@ -1,0 +1,274 @@
+import Bytes
+import EventLoop
+import Foundation
+import Postgres
+import Redis
+import Service
+import Store
+import TestSupport
+import Testing
+import Wire
+
+/// Devices enrol over HTTP at the real processes, with a software authenticator under a root of the test's.
+@Suite(.serialized) struct EnrolmentTests {
+    private static let team = "ABCDE12345"
+
+    /// A system and a device, with one connection to the ingress.
+    private struct Bench {
+        let system: RunningSystem
+        let authenticator: TestAuthenticator
+        let http: RawHTTPClient
+
+        func post(_ path: String, _ body: String, token: String? = nil) async throws -> (status: Int, text: String) {
+            let authorization = token.map { "Authorization: Bearer \($0)\r\n" } ?? ""
+            let response = try await http.exchange(
+                "POST /api/sdk/v1/\(path) HTTP/1.1\r\nHost: localhost\r\n\(authorization)"
+                    + "Content-Length: \(body.utf8.count)\r\n\r\n\(body)")
+            return (response.status, response.text)
+        }
+
+        func challenge() async throws -> String {
+            let answer = try await post("attest/challenge", "")
+            #expect(answer.status == 200)
+            return try #require(EnrolmentTests.member("challenge", of: answer.text))
+        }
+
+        func attestation(
+            _ challenge: String, key: TestPKIKey = TestPKIKey(.p256),
+            _ change: (inout TestAuthenticator.Parts) -> Void = { _ in }
+        ) -> TestAuthenticator.Attestation {
+            authenticator.attest(
+                challenge: challenge, team: EnrolmentTests.team, bundle: Workload.bundle,
+                nowSeconds: SystemTime().wallMilliseconds / 1000, key: key, change)
+        }
+
+        func body(
+            _ attestation: TestAuthenticator.Attestation, _ challenge: String, bundle: String = Workload.bundle
+        ) -> String {
+            """
+            {"keyId":"\(attestation.keyIDText)","attestation":"\(attestation.objectText)",\
+            "challenge":"\(challenge)","bundleId":"\(bundle)"}
+            """
+        }
+
+        func enrol() async throws -> String {
+            let challenge = try await challenge()
+            let answer = try await post("attest", body(attestation(challenge), challenge))
+            #expect(answer.status == 200, "\(answer.text)")
+            return try #require(EnrolmentTests.member("deviceToken", of: answer.text))
+        }
+
+        func identify(_ user: String, token: String?, bundle: String = Workload.bundle) async throws -> Int {
+            try await post("identify", #"{"appUserId":"\#(user)","bundleId":"\#(bundle)"}"#, token: token).status
+        }
+
+        /// Asks until the answer is the wanted one.
+        func eventually(_ claim: String, _ condition: () async throws -> Bool) async throws {
+            let end = system.loop.time.monotonicNanoseconds + 20_000_000_000
+            while try await !condition() {
+                guard system.loop.time.monotonicNanoseconds < end else {
+                    throw RatchetProcess.Failure(description: "never came true: \(claim)\n\(system.tails)")
+                }
+                await system.loop.sleep(milliseconds: 20)
+            }
+        }
+
+        func devices() async throws -> [DeviceRecord] {
+            try await system.loop.run { [system] in
+                try await system.postgres.withConnection { connection throws(PostgresError) in
+                    try await Devices.list(organization: "demo", connection)
+                }
+            }
+        }
+    }
+
+    private static func member(_ name: String, of text: String) -> String? {
+        let object = try? JSONSerialization.jsonObject(with: Data(text.utf8)) as? [String: Any]
+        return object?[name] as? String
+    }
+
+    private func run(_ body: (Bench) async throws -> Void) async throws {
+        let authenticator = TestAuthenticator()
+        let system = try await RunningSystem.start(extraRoots: authenticator.rootPEM)
+        do {
+            let http = try await RawHTTPClient.connect(host: "127.0.0.1", port: system.port)
+            try await body(Bench(system: system, authenticator: authenticator, http: http))
+        } catch {
+            Issue.record("\(error)\n\(system.tails)")
+        }
+        await system.stop()
+    }
+
+    @Test(.timeLimit(.minutes(3))) func aDeviceEnrolsAndItsWritesAreAttestedUntilItIsRevoked() async throws {
+        try await run { bench in
+            let token = try await bench.enrol()
+            #expect(token.hasPrefix("dt_") && token.utf8.count == 46)
+            #expect(try await bench.identify("user_1", token: token) == 200)
+            try await bench.eventually("the customer is attested") {
+                try await bench.system.customer("user_1")?.attested == true
+            }
+            let device = try #require(try await bench.devices().first)
+            #expect(device.environment == "production" && device.revokedAt == nil)
+            #expect(try await bench.identify("user_1", token: token, bundle: "com.example.other") == 400)
+            #expect(try await bench.identify("user_1", token: "dt_" + String(repeating: "A", count: 43)) == 401)
+
+            // The plain token is nowhere but here and there.
+            let dump = try await Self.dump(bench.system)
+            #expect(dump.contains(Hex.encode(SHA256Digest(of: Array(token.utf8)).bytes)))
+            #expect(!dump.contains(token))
+            #expect(!bench.system.processes.contains { $0.lines.contains { $0.contains(token) } })
+
+            // A Redis that forgot everything costs a question more.
+            try await bench.system.redis.command(["FLUSHALL"])
+            try await bench.eventually("tokens live after a wipe") {
+                try await bench.identify("user_2", token: token) == 200
+            }
+
+            let revoked = try await bench.system.loop.run { [system = bench.system] in
+                try await system.postgres.withConnection { connection throws(PostgresError) in
+                    try await Devices.revoke(
+                        organization: "demo", id: device.id, actor: "test", nowMicroseconds: 1, connection)
+                }
+            }
+            #expect(revoked?.isNew == true)
+            let began = bench.system.loop.time.monotonicNanoseconds
+            try await bench.eventually("the token is refused") {
+                try await bench.identify("user_1", token: token) == 401
+            }
+            let seconds = Double(bench.system.loop.time.monotonicNanoseconds - began) / 1e9
+            print("enrolment: refused \(seconds) s after the revocation")
+            #expect(try await bench.identify("user_1", token: nil) == 200)
+        }
+    }
+
+    /// All that Redis and Postgres hold, as text.
+    private static func dump(_ system: RunningSystem) async throws -> String {
+        var text = ""
+        let names = try await system.redis.command(["KEYS", "*"]).elements?.compactMap(\.text) ?? []
+        for name in names {
+            text += name
+            let value = try await system.redis.pipeline([["DUMP", .text(name)]])[0].get()
+            text += String(decoding: value.bytes ?? [], as: UTF8.self)
+        }
+        let run = try await CommandRun.of(
+            "/usr/lib/postgresql/15/bin/pg_dump", ["-n", system.schema, system.database.conninfo], [:])
+        #expect(run.code == 0, "\(run.errors)")
+        return text + run.output
+    }
+
+    @Test(.timeLimit(.minutes(3))) func everyPartThatIsWrongIsRefusedByItsName() async throws {
+        try await run { bench in
+            let wrong: [(reason: String, change: @Sendable (inout TestAuthenticator.Parts) -> Void)] = [
+                ("bad_format", { $0.format = "apple" }),
+                ("app_mismatch", { $0.appID = "ABCDE12345.com.example.other" }),
+                ("app_mismatch", { $0.appID = "ZZZZZ99999.\(Workload.bundle)" }),
+                ("bad_counter", { $0.counter = 1 }), ("bad_counter", { $0.counter = .max }),
+                ("wrong_environment", { $0.environmentID = Array("appattestdevelop".utf8) }),
+                ("wrong_environment", { $0.environmentID = Array(repeating: 0, count: 16) }),
+                ("bad_credential_id", { $0.credentialID[31] ^= 1 }),
+                ("malformed_authenticator_data", { $0.credentialID = Array($0.credentialID.prefix(16)) }),
+                ("bad_public_key", { $0.coordinates[40] ^= 1 }),
+                ("bad_nonce", { $0.clientDataHash[0] ^= 1 }),
+                ("bad_nonce", { $0.nonceExtension = [0x04, 0x20] + Array(repeating: 7, count: 32) }),
+                ("missing_nonce", { $0.nonceExtension = [] }), ("expired_chain", { $0.validity = (1, 2) }),
+                ("trailing_data", { $0.trailing = [0] }),
+                ("malformed_authenticator_data", { $0.extensions = [0x01] }),
+            ]
+            for (reason, change) in wrong {
+                let challenge = try await bench.challenge()
+                // A wrong hash is what an attestation over another challenge has.
+                let answer = try await bench.post(
+                    "attest", bench.body(bench.attestation(challenge, change), challenge))
+                #expect(answer.status == 401, "\(reason): \(answer.text)")
+                #expect(Self.member("error", of: answer.text) == "attestation_failed")
+                #expect(answer.text.contains(reason), "\(reason): \(answer.text)")
+            }
+            #expect(try await bench.devices().isEmpty)
+            // Under another root.
+            let challenge = try await bench.challenge()
+            let stranger = TestAuthenticator().attest(
+                challenge: challenge, team: Self.team, bundle: Workload.bundle,
+                nowSeconds: SystemTime().wallMilliseconds / 1000)
+            let answer = try await bench.post("attest", bench.body(stranger, challenge))
+            #expect(answer.status == 401 && answer.text.contains("untrusted_root"))
+            // What iOS 27 says beside the key is no fault.
+            let last = try await bench.challenge()
+            let good = bench.attestation(last) { $0.extensions = [0xA1, 0x61, 0x61, 0x01] }
+            #expect(try await bench.post("attest", bench.body(good, last)).status == 200)
+        }
+    }
+
+    @Test(.timeLimit(.minutes(3))) func aChallengeAndAKeyAreUsedOnceAndAnEqualRepeatGetsANewToken() async throws {
+        try await run { bench in
+            let key = TestPKIKey(.p256)
+            let challenge = try await bench.challenge()
+            let call = bench.body(bench.attestation(challenge, key: key), challenge)
+            let first = try await bench.post("attest", call)
+            let second = try await bench.post("attest", call)
+            #expect(first.status == 200 && second.status == 200, "\(first.text) \(second.text)")
+            let old = try #require(Self.member("deviceToken", of: first.text))
+            let new = try #require(Self.member("deviceToken", of: second.text))
+            #expect(old != new)
+            #expect(try await bench.identify("user_1", token: new) == 200)
+            try await bench.eventually("the token of the lost answer ends") {
+                try await bench.identify("user_1", token: old) == 401
+            }
+            #expect(try await bench.devices().count == 1)
+
+            // Another call with that challenge, and that key with another challenge.
+            let other = try await bench.post("attest", bench.body(bench.attestation(challenge), challenge))
+            #expect(other.status == 401 && Self.member("error", of: other.text) == "challenge_failed")
+            let next = try await bench.challenge()
+            let again = try await bench.post("attest", bench.body(bench.attestation(next, key: key), next))
+            #expect(again.status == 401 && again.text.contains("already_enrolled"))
+            #expect(try await bench.identify("user_1", token: new) == 200)
+
+            // A challenge is used up by a failed call too.
+            let wasted = try await bench.challenge()
+            let failed = try await bench.post(
+                "attest", bench.body(bench.attestation(wasted) { $0.counter = 9 }, wasted))
+            let late = try await bench.post("attest", bench.body(bench.attestation(wasted), wasted))
+            #expect(failed.status == 401 && late.status == 401)
+            #expect(Self.member("error", of: late.text) == "challenge_failed")
+
+            // One that nobody gave out, and one that was bent.
+            for forged in ["", "AAAA", String(next.dropLast()) + (next.hasSuffix("A") ? "B" : "A")] {
+                let answer = try await bench.post("attest", bench.body(bench.attestation(forged), forged))
+                #expect(answer.status == 401 && Self.member("error", of: answer.text) == "challenge_failed")
+            }
+        }
+    }
+
+    @Test(.timeLimit(.minutes(3))) func whoseAppItIsMustBeKnownAndWithoutAVerifierTheAnswerIsToComeBack() async throws {
+        try await run { bench in
+            let challenge = try await bench.challenge()
+            let attestation = bench.attestation(challenge)
+            let unknown = try await bench.post(
+                "attest", bench.body(attestation, challenge, bundle: "com.example.unknown"))
+            #expect(unknown.status == 404 && Self.member("error", of: unknown.text) == "app_not_connected")
+            // The challenge was not spent on that.
+            _ = await bench.system.verifier.stop()
+            let away = try await bench.post("attest", bench.body(attestation, challenge))
+            #expect(away.status == 503)
+            try await bench.system.verifier.start()
+            try await bench.eventually("the equal repeat enrols") {
+                try await bench.post("attest", bench.body(attestation, challenge)).status == 200
+            }
+
+            try await bench.system.loop.run { [system = bench.system] in
+                try await system.postgres.withConnection { connection throws(PostgresError) in
+                    _ = try await Organizations.create(
+                        id: "other", name: "Other", actor: "test", nowMicroseconds: 1, connection)
+                    _ = try await Apps.connect(
+                        organization: "other", store: .appStore, bundleID: Workload.bundle, teamID: Self.team,
+                        actor: "test", nowMicroseconds: 1, connection)
+                }
+            }
+            let next = try await bench.challenge()
+            let body = bench.body(bench.attestation(next), next)
+            try await bench.eventually("two organizations are ambiguous") {
+                try await bench.post("attest", body).status == 409
+            }
+        }
+    }
+}
