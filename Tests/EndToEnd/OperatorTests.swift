@@ -29,7 +29,7 @@ import Testing
     }
 
     @Test func aDrainUnderLoadEndsAtZeroHoldsThroughAWipeAndIsLifted() async throws {
-        let system = try await RunningSystem.start(extraRoots: "")
+        let system = try await RunningSystem.start(extraRoots: TestPKI().rootPEM)
         let doctor = try await ratchet(system, "doctor")
         #expect(doctor.output.contains("a job came back through verifier and writer after "), "\(doctor)")
         for index in 0..<50 { #expect(try await identify(system, "user_\(index)").status == 200) }
@@ -61,7 +61,7 @@ import Testing
     }
 
     @Test func aDoctorNamesTheWorkerThatDoesNotAnswerAndLeavesNothingBehind() async throws {
-        let system = try await RunningSystem.start(extraRoots: "")
+        let system = try await RunningSystem.start(extraRoots: TestPKI().rootPEM)
         system.verifier.kill(9)
         _ = await system.verifier.stop()
         let doctor = try await ratchet(system, "doctor")

@@ -113,10 +113,10 @@ import Testing
 
     @Test func aDrainRunsOutOnRedisClock() async throws {
         let bench = try await QueueBench.make(partitions: 1)
-        try await drain(bench, .lane, "write", milliseconds: 300)
+        try await drain(bench, .lane, "write", milliseconds: 2_000)
         #expect(try await bench.accept("user_1") == .draining)
         var result = AcceptResult.draining
-        for _ in 0..<200 where result == .draining {
+        for _ in 0..<2_000 where result == .draining {
             await bench.loop.sleep(milliseconds: 10)
             result = try await bench.accept("user_1")
         }

@@ -25,15 +25,16 @@ extension Administration {
     }
 
     /// Every lane of the queue, in `Lane` order.
-    /// - Returns: `lettersInPostgres`: whether `dead` counts the open letters there; else, when Postgres didn't answer at
-    ///   once, those that Redis still holds.
+    /// - Returns: `lettersInPostgres`: whether `dead` counts the open letters there too; else, when Postgres didn't answer
+    ///   at once, only those that Redis still holds.
     package func queues() async throws(OpsError) -> (lanes: [LaneStatistics], lettersInPostgres: Bool) {
         let keys = installation.keys
         var lanes = try await installation.withRedis { client in
             try await QueueStatistics(client: client, keys: keys).lanes()
         }
         guard let letters = await openLetters() else { return (lanes, false) }
-        for index in lanes.indices { lanes[index].dead = letters[lanes[index].lane.name] ?? 0 }
+        // What died this second lies only in Redis.
+        for index in lanes.indices { lanes[index].dead = max(lanes[index].dead, letters[lanes[index].lane.name] ?? 0) }
         return (lanes, true)
     }
 
