@@ -342,7 +342,7 @@ import Testing
         #expect(
             BulkProgress.line("dead retry", 500, 1000, nanoseconds: 2_000_000_000)
                 == "dead retry: [##########..........] 500 of 1000, 250/s, 2 s left")
-        #expect(BulkProgress.line("x", 0, 0, nanoseconds: 0).contains("0 of 1, 0/s, 0 s left"))
+        #expect(BulkProgress.line("x", 0, 0, nanoseconds: 0).hasSuffix("] 0 of 1, 0/s"))
         // Letters may come while it runs.
         #expect(BulkProgress.line("x", 7, 5, nanoseconds: 1_000_000_000).contains("7 of 7, 7/s, 0 s left"))
     }

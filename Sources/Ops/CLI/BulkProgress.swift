@@ -38,13 +38,14 @@ final class BulkProgress: Sendable {
         session.redraw(Self.line(name, seen, total, nanoseconds: now - started, rate: rate) + note)
     }
 
-    /// `dead retry: [#####.....] 500 of 1000, 250/s, 2 s left`.
+    /// `dead retry: [#####.....] 500 of 1000, 250/s, 2 s left`; nobody knows what is left of what stands still.
     static func line(_ name: String, _ seen: Int, _ total: Int64, nanoseconds: Int64, rate: Double? = nil) -> String {
         let total = max(Int(total), seen, 1)
         let filled = 20 * seen / total
         let bar = String(repeating: "#", count: filled) + String(repeating: ".", count: 20 - filled)
         let rate = rate ?? Double(seen) / (Double(max(1, nanoseconds)) / 1e9)
-        let left = rate > 0 ? (Double(total - seen) / rate).rounded(.up) : 0
-        return "\(name): [\(bar)] \(seen) of \(total), \(Int(rate.rounded()))/s, \(Int(min(left, 1e9))) s left"
+        let line = "\(name): [\(bar)] \(seen) of \(total), \(Int(rate.rounded()))/s"
+        guard rate > 0 else { return line }
+        return line + ", \(Int(min((Double(total - seen) / rate).rounded(.up), 1e9))) s left"
     }
 }

@@ -42,7 +42,7 @@ enum DrainCommand {
                 targets, reason: line.required("reason"), milliseconds: milliseconds
             ).warnings
         }
-        let names = Names(targets, isAll: line.has("all"), reason: line["reason"])
+        let names = Names(targets, isAll: line.has("all"), reason: line["reason"], duration: line["for"])
         let watch = DrainWatch(session, administration, targets, needsOrder: !keepsIntake, name: names.subject)
         let outcome = try await watch.run()
         var state = outcome.state
@@ -75,7 +75,7 @@ enum DrainCommand {
         let resume: String
         let again: String
 
-        init(_ targets: [Administration.QueueTarget], isAll: Bool, reason: String?) {
+        init(_ targets: [Administration.QueueTarget], isAll: Bool, reason: String?, duration: String?) {
             let flags: String
             if let target = targets.first, !isAll {
                 subject = "\(target.scope.rawValue) \(target.target)"
@@ -86,7 +86,7 @@ enum DrainCommand {
             }
             resume = "ratchet queues resume \(flags) --only drain"
             let quoted = reason.map { "--reason '" + $0.replacing("'", with: "'\\''") + "'" } ?? "--keep-intake"
-            again = "ratchet queues drain \(flags) \(quoted)"
+            again = "ratchet queues drain \(flags) \(quoted)" + (duration.map { " --for \($0)" } ?? "")
         }
     }
 

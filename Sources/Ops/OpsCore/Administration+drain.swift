@@ -116,7 +116,9 @@ extension Administration {
         let idle = try? await installation.withRedis { client in
             let statistics = QueueStatistics(client: client, keys: keys)
             var idle: [Lane] = []
-            for lane in try await statistics.lanes() where lanes.contains(lane.lane) && lane.left > 0 {
+            // Of a paused lane nobody has had anything, so that its workers are not known.
+            for lane in try await statistics.lanes()
+            where lanes.contains(lane.lane) && lane.left > 0 && !lane.paused {
                 if try await statistics.liveWorkers(lane.lane) == 0 { idle.append(lane.lane) }
             }
             return idle
