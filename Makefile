@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help run test chaos cluster-test lint build setup clean clean-data
+.PHONY: help run test chaos bench-queue cluster-test lint build setup clean clean-data
 
 help: ## List these commands.
 	@echo 'Ratchet. Commands:'
@@ -33,6 +33,11 @@ cluster-test: setup ## The binaries on a Redis Cluster and with Sentinel: server
 	swift build --build-tests --explicit-target-dependency-import-check error
 	RATCHET_CLUSTER_TEST=1 swift test --skip-build --explicit-target-dependency-import-check error --no-parallel \
 	    --filter EndToEnd.ClusterTests
+
+bench-queue: setup ## Measure the queue with a million jobs waiting: scripts, memory, ratchet queues, a live job.
+	swift build --build-tests --explicit-target-dependency-import-check error
+	RATCHET_BENCH_JOBS=$${RATCHET_BENCH_JOBS:-1000000} \
+	    swift test --skip-build --explicit-target-dependency-import-check error --no-parallel --filter MillionJobsTests
 
 lint: ## Check the format of Swift, the syntax of scripts, and the headers of the C targets.
 	@exec deploy/dev/lint.sh
