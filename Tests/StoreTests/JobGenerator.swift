@@ -60,7 +60,7 @@ enum JobGenerator {
         let purchase = random.pick(["T1", "T2"])
         var evidence = AttributeWrite.Evidence.none
         if random.chance(40) {
-            evidence = .verified(SampleWrite.facts(random.chance(80) ? purchase : "T9", &random))
+            evidence = .verified(facts(random.chance(80) ? purchase : "T9", &random))
         } else if random.chance(20) {
             evidence = random.pick([.refused(reason: "bad_signature"), .unverified(jws: "a.b.c")])
         }
@@ -73,7 +73,7 @@ enum JobGenerator {
 
     /// Everything follows from the transaction, the signing time and the digest, as with real receipts: equal digests
     /// are equal payloads.
-    private static func SampleWrite.facts(_ purchase: String, _ random: inout SplitMix) -> TransactionFacts {
+    private static func facts(_ purchase: String, _ random: inout SplitMix) -> TransactionFacts {
         let number = Int.random(in: 0..<2, using: &random)
         let signed = Int64.random(in: 1_000..<1_003, using: &random)
         let digest = random.pick(["0a", "a0", "ff"])

@@ -1,6 +1,6 @@
-package import EventLoop
+internal import EventLoop
 package import Postgres
-package import Store
+internal import Store
 
 /// A schema of its own on the server that all tests share.
 package struct TestStore: Sendable {

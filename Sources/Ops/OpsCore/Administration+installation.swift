@@ -39,7 +39,7 @@ extension Administration {
     }
 
     /// A look at the queue must not wait for a Postgres that is away.
-    private static let lettersMilliseconds: Int64 = 300
+    private static let lettersMilliseconds: Int64 = 150
 
     /// Open letters by lane; nil when Postgres does not say so in time.
     private func openLetters() async -> [String: Int64]? {
