@@ -28,6 +28,9 @@ package final class RedisJobSink: JobSink, @unchecked Sendable {
     package private(set) var calls: Int64 = 0
     package private(set) var accepted: Int64 = 0
     package private(set) var unavailable: Int64 = 0
+    /// Refused by the shed level or a full backlog, and by a drain.
+    package private(set) var shed: Int64 = 0
+    package private(set) var draining: Int64 = 0
     /// Writes that wait for Redis now.
     package private(set) var waiting = 0
 
@@ -93,7 +96,9 @@ package final class RedisJobSink: JobSink, @unchecked Sendable {
         switch result {
         case .accepted: accepted += 1
         case .unavailable: unavailable += 1
-        case .limited, .shed: break
+        case .shed: shed += 1
+        case .draining: draining += 1
+        case .limited: break
         }
         return result
     }
@@ -247,6 +252,7 @@ package final class RedisJobSink: JobSink, @unchecked Sendable {
         switch first {
         case UInt8(ascii: "L"): return .limited(retryAfterSeconds: max(1, Int(text) ?? 1))
         case UInt8(ascii: "S"): return .shed
+        case UInt8(ascii: "D"): return .draining
         default:
             guard let stamp = Int64(String(decoding: bytes, as: UTF8.self)) else {
                 return .unavailable("redis answered in another form")

@@ -145,7 +145,8 @@ package final class RedisJobSource: JobSource, @unchecked Sendable {
                 takenOver += jobs
                 continue
             }
-            allowed += await unlessPaused(jobs, Set(items.dropFirst().compactMap { $0.elements?.first?.text }))
+            let pauses = items.dropFirst().compactMap(\.elements).filter { $0.last?.text == "pause" }
+            allowed += await unlessPaused(jobs, Set(pauses.compactMap { $0.first?.text }))
         }
         if allowed.isEmpty && !takenOver.isEmpty {
             await loop.sleep(milliseconds: Self.refusedMilliseconds)
