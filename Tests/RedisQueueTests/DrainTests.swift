@@ -8,7 +8,7 @@ import Testing
 @testable import RedisQueue
 
 /// Drain orders and purges at the level of scripts (queue.md §7).
-@Suite struct DrainTests {
+@Suite(.onEachRedis) struct DrainTests {
     private func drain(
         _ bench: QueueBench, _ scope: QueueOrder.Scope, _ target: String, milliseconds: Int64? = nil
     ) async throws {
