@@ -1,9 +1,9 @@
 .DEFAULT_GOAL := help
-.PHONY: help run test chaos lint build setup clean clean-data
+.PHONY: help run test chaos bench-queue cluster-test lint build setup clean clean-data
 
 help: ## List these commands.
 	@echo 'Ratchet. Commands:'
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
 	@echo 'Read from the environment:'
 	@echo '  RATCHET_INGRESS_PORT  port of the SDK API in make run (8080)'
@@ -28,6 +28,16 @@ chaos: setup ## Break everything at random for 20 minutes under load, and print 
 	RATCHET_CHAOS_SECONDS=$${RATCHET_CHAOS_SECONDS:-1200} \
 	    RATCHET_CHAOS_OUTAGE_SECONDS=$${RATCHET_CHAOS_OUTAGE_SECONDS:-120} \
 	    swift test --skip-build --explicit-target-dependency-import-check error --no-parallel --filter ChaosTests
+
+cluster-test: setup ## The binaries on a Redis Cluster and with Sentinel: servers killed, frozen, moved.
+	swift build --build-tests --explicit-target-dependency-import-check error
+	RATCHET_CLUSTER_TEST=1 swift test --skip-build --explicit-target-dependency-import-check error --no-parallel \
+	    --filter EndToEnd.ClusterTests
+
+bench-queue: setup ## Measure the queue with a million jobs waiting: scripts, memory, ratchet queues, a live job.
+	swift build --build-tests --explicit-target-dependency-import-check error
+	RATCHET_BENCH_JOBS=$${RATCHET_BENCH_JOBS:-1000000} \
+	    swift test --skip-build --explicit-target-dependency-import-check error --no-parallel --filter MillionJobsTests
 
 lint: ## Check the format of Swift, the syntax of scripts, and the headers of the C targets.
 	@exec deploy/dev/lint.sh

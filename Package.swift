@@ -92,7 +92,8 @@ let package = Package(
         .target(
             name: "CTestPKI", path: "Tests/Support/CTestPKI", linkerSettings: [.linkedLibrary("crypto")]),
         .target(
-            name: "TestSupport", dependencies: ["Bytes", "COpenSSL", "CTestPKI", "EventLoop", "Postgres", "Redis"],
+            name: "TestSupport",
+            dependencies: ["Bytes", "COpenSSL", "CTestPKI", "EventLoop", "Postgres", "Redis", "Store", "Wire"],
             path: "Tests/Support", exclude: ["CTestPKI"], swiftSettings: strict),
         tests("BytesTests", ["Bytes"]),
         tests("WireTests", ["Bytes", "JSON", "Wire"]),
@@ -102,7 +103,7 @@ let package = Package(
         tests("RedisTests", ["EventLoop", "Redis"]),
         tests("PostgresTests", ["EventLoop", "Postgres"]),
         tests("TrustTests", ["Bytes", "JSON", "Trust", "Wire"]),
-        tests("RedisQueueTests", ["EventLoop", "Jobs", "Redis", "RedisQueue"]),
+        tests("RedisQueueTests", ["EventLoop", "Jobs", "Redis", "RedisQueue", "Service"]),
         tests("StoreTests", ["Bytes", "EventLoop", "JSON", "Postgres", "Store", "Wire"]),
         tests("ServiceTests", ["EventLoop", "HTTP", "Service"]),
         tests(

@@ -13,6 +13,8 @@ import Wire
 final class RunningSystem: Sendable {
     /// What differs from test to test.
     struct Layout {
+        /// Nil starts a server of the system's own. `server` is one of several then, which the caller removes.
+        var redis: (server: TestRedis, address: RedisAddress, url: String)?
         /// Nil takes the server that all tests share, which nobody may stop.
         var database: TestPostgres?
         /// How many verifiers and how many writers.
@@ -68,10 +70,15 @@ final class RunningSystem: Sendable {
     }
 
     static func start(extraRoots: String, _ layout: Layout = Layout()) async throws -> RunningSystem {
-        let redis = try await TestRedis.start(
-            TestRedis.Options(
-                appendOnly: true, appendFsync: "always", maxMemory: "1gb",
-                arguments: ["--maxmemory-policy", "noeviction"]))
+        let redis: TestRedis
+        if let given = layout.redis {
+            redis = given.server
+        } else {
+            redis = try await TestRedis.start(
+                TestRedis.Options(
+                    appendOnly: true, appendFsync: "always", maxMemory: "1gb",
+                    arguments: ["--maxmemory-policy", "noeviction"]))
+        }
         let database = try layout.database ?? TestPostgres.shared.get()
         let schema = database.schema()
         let loop = EventLoop(name: "end-to-end")
@@ -84,17 +91,18 @@ final class RunningSystem: Sendable {
         let keys = QueueKeys(prefix: "e2e:", partitions: 16)
         let environment = [
             "RATCHET_MODE": "development", "RATCHET_SECRET": String(repeating: "s", count: 32),
-            "RATCHET_REDIS_URL": redis.url, "RATCHET_PG": database.conninfo, "RATCHET_PG_SCHEMA": schema,
+            "RATCHET_REDIS_URL": layout.redis?.url ?? redis.url, "RATCHET_PG": database.conninfo,
+            "RATCHET_PG_SCHEMA": schema,
             "RATCHET_KEY_PREFIX": keys.prefix, "RATCHET_INGRESS_PORT": "0",
             "RATCHET_EXTRA_APPLE_ROOTS": folder + "/roots.pem", "RATCHET_LOG_LEVEL": "info",
         ].merging(layout.environment) { $1 }
         let proxy =
-            layout.behindProxy ? try CuttingProxy(path: "\(folder)/proxy", upstream: redis.socketPath) : nil
+            layout.behindProxy ? try CuttingProxy(to: redis.socketPath) : nil
         // Files in the run folder are named after the program, so a second one of a kind has a folder of its own.
         func process(_ name: String, _ number: Int = 0) -> RatchetProcess {
             var own = environment
             own["RATCHET_RUN_DIR"] = "\(folder)/\(number)"
-            if let proxy, number == 0 { own["RATCHET_REDIS_URL"] = "unix://\(proxy.path)" }
+            if let proxy, number == 0 { own["RATCHET_REDIS_URL"] = proxy.address.description }
             return RatchetProcess(name, environment: own)
         }
         let writers = (0..<layout.workers).map { process("ratchet-writer", $0) }
@@ -103,8 +111,9 @@ final class RunningSystem: Sendable {
         try await writers[0].start(untilItSays: "queue seeded")
         for worker in writers.dropFirst() + verifiers { try await worker.start() }
         try await ingress.start(untilItSays: "\"listening\"")
+        let address = layout.redis?.address ?? redis.address
         let client = try await loop.run {
-            let client = RedisClient(loop: loop, address: redis.address, configuration: RedisClientConfiguration())
+            let client = RedisClient(loop: loop, address: address, configuration: RedisClientConfiguration())
             _ = await client.waitUntilConnected(milliseconds: 5000)
             return client
         }
@@ -378,7 +387,7 @@ final class RunningSystem: Sendable {
             await client.close()
             postgres.close()
         }
-        proxy?.close()
+        proxy?.stop()
         await redis.remove()
         try? FileManager.default.removeItem(atPath: folder)
     }

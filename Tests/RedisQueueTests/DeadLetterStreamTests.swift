@@ -5,7 +5,7 @@ import RedisQueue
 import TestSupport
 import Testing
 
-@Suite struct DeadLetterStreamTests {
+@Suite(.onEachRedis) struct DeadLetterStreamTests {
     private let organization = "demo"
 
     private func header(_ stamp: Int64, attempts: Int = 7) -> JobHeader {

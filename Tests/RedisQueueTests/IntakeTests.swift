@@ -6,7 +6,7 @@ import RedisQueue
 import TestSupport
 import Testing
 
-@Suite struct IntakeTests {
+@Suite(.onEachRedis) struct IntakeTests {
     @Test func anAcceptedJobIsFetchedWithItsHeaderAndPayload() async throws {
         let bench = try await QueueBench.make()
         guard case .accepted(let stamp) = try await bench.accept("user_1", payload: #"{"a":1}"#) else {
@@ -142,6 +142,28 @@ import Testing
         }
     }
 
+    /// On a cluster it lies on another node than most of the writes.
+    @Test func aSharedLimitIsExactWhereverItsWritesGo() async throws {
+        let bench = try await QueueBench.make(partitions: 8)
+        let limit = RateLimit(subject: SHA256Digest(ofParts: ["organization"]), perMinute: 40, isShared: true)
+        let results = try await bench.loop.run {
+            await withTaskGroup(of: AcceptResult.self) { group in
+                for index in 0..<64 {
+                    group.addTask {
+                        await bench.sink.accept(
+                            NewJob(
+                                kind: .identify, lane: .write, organization: "demo", subject: "user_\(index)",
+                                payload: [], limit: limit))
+                    }
+                }
+                return await group.reduce(into: []) { $0.append($1) }
+            }
+        }
+        let limited = results.count { if case .limited = $0 { true } else { false } }
+        #expect(limited == 24)
+        #expect(try await bench.length(.write) == 40)
+    }
+
     @Test func anOrganizationsBacklogIsCapped() async throws {
         var configuration = RedisJobSink.Configuration()
         configuration.organizationBacklog = 3
@@ -244,7 +266,8 @@ import Testing
     }
 
     @Test func inReplicatedModeAWriteCountsOnlyOnceEnoughReplicasHaveIt() async throws {
-        let primary = try await TestRedis.start(TestRedis.Options(tcp: true))
+        let primary = try await TestRedis.start(
+            TestRedis.Options(tcp: true, arguments: ["--repl-diskless-sync-delay", "0"]))
         let replica = try await TestRedis.start(
             TestRedis.Options(arguments: ["--replicaof", "127.0.0.1", "\(primary.port)"]))
         var configuration = RedisJobSink.Configuration()
@@ -267,6 +290,77 @@ import Testing
         }
         await replica.remove()
         await primary.remove()
+    }
+
+    private static let noDelay = ["--repl-diskless-sync-delay", "0"]
+
+    /// A primary with a replica in step.
+    private func withReplica(_ body: (TestRedis, TestRedis) async throws -> Void) async throws {
+        let primary = try await TestRedis.start(TestRedis.Options(tcp: true, arguments: Self.noDelay))
+        let replica = try await TestRedis.start(
+            TestRedis.Options(arguments: ["--replicaof", "127.0.0.1", "\(primary.port)"]))
+        do {
+            try await primary.eventually("its replica is in step") {
+                try await primary.pipeline([["SET", "any", "1"], ["WAIT", 1, 100]])[1].get().int64 == 1
+            }
+            try await body(primary, replica)
+        } catch {
+            Issue.record(error)
+        }
+        await replica.remove()
+        await primary.remove()
+    }
+
+    @Test func aWriteWhosePrimaryWasLostBeforeItsReplicasAnsweredIsNotAccepted() async throws {
+        let lost = try await TestRedis.start()
+        let proxy = try CuttingProxy(to: lost.socketPath)
+        try await withReplica { successor, _ in
+            var configuration = RedisJobSink.Configuration()
+            configuration.replicas = 1
+            let bench = try await QueueBench.make(redis: lost)
+            _ = try await bench.accept("makes the script known")
+            let client = RedisClient(
+                loop: bench.loop, address: proxy.address,
+                configuration: RedisClientConfiguration(connectionWaitMilliseconds: 5000))
+            let result = try await bench.loop.run { [configuration] in
+                try #require(await client.waitUntilConnected(milliseconds: 5000))
+                // The line breaks behind the script's answer, and leads to the new primary from then on.
+                proxy.cut(afterReplyBytes: "*1\r\n$16\r\n1234567890123456\r\n".utf8.count, thenTo: successor.socketPath)
+                let sink = RedisJobSink(
+                    loop: bench.loop, client: client, keys: bench.keys, configuration: configuration)
+                return await sink.accept(
+                    NewJob(kind: .identify, lane: .write, organization: "demo", subject: "u", payload: []))
+            }
+            await client.close()
+            #expect(try await bench.length(.write) == 2)
+            guard case .unavailable = result else {
+                Issue.record("acknowledged what the new primary does not have")
+                return
+            }
+        }
+        proxy.stop()
+        await lost.remove()
+    }
+
+    @Test func aWriteWhoseScriptHadToBeSentAgainWaitsForTheReplicasOfTheSecondTry() async throws {
+        try await withReplica { primary, replica in
+            var configuration = RedisJobSink.Configuration()
+            configuration.replicas = 1
+            let bench = try await QueueBench.make(redis: primary, configuration: configuration)
+            try await primary.command(["SCRIPT", "FLUSH"])
+            // It had everything when it stopped.
+            try await primary.eventually("its replica is in step") {
+                try await primary.pipeline([["SET", "any", "2"], ["WAIT", 1, 100]])[1].get().int64 == 1
+            }
+            replica.freeze()
+            let result = try await bench.accept("user_1")
+            replica.thaw()
+            #expect(try await bench.length(.write) == 1)
+            guard case .unavailable = result else {
+                Issue.record("acknowledged what no replica had")
+                return
+            }
+        }
     }
 
     @Test func aRedisThatIsAwayIsAnAnswerNotALoss() async throws {

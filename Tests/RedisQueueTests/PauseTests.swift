@@ -7,7 +7,7 @@ import Testing
 @testable import RedisQueue
 
 /// Orders to the queue (queue.md §7), at the level of scripts and fetches. cases/queue.md 61.
-@Suite struct PauseTests {
+@Suite(.onEachRedis) struct PauseTests {
     @discardableResult
     private func pause(
         _ bench: QueueBench, _ scope: QueueOrder.Scope, _ target: String, milliseconds: Int64? = nil

@@ -4,26 +4,27 @@ import Redis
 import RedisQueue
 import TestSupport
 
-/// One queue of its own on the shared Redis, and workers on it.
+/// One queue of its own on a Redis that tests share, and workers on it.
 struct QueueBench: Sendable {
     let loop: EventLoop
     let client: RedisClient
     let keys: QueueKeys
     let sink: RedisJobSink
 
-    /// - Parameter seeded: false leaves the queue as a wiped Redis would.
+    /// - Parameters:
+    ///   - seeded: false leaves the queue as a wiped Redis would.
+    ///   - redis: a server of the test's own; nil is the one, or the cluster, that `onEachRedis` runs the test on.
     static func make(
         partitions: Int = 2, seeded: Bool = true, redis: TestRedis? = nil,
         configuration: RedisJobSink.Configuration = .init()
     ) async throws -> QueueBench {
-        let server: TestRedis
-        if let redis { server = redis } else { server = try await TestRedis.shared() }
+        let (address, prefix) =
+            if let redis { (redis.address, redis.keyPrefix()) } else { try await SharedRedis.current.use() }
         let loop = EventLoop(name: "queue-test")
-        let keys = QueueKeys(prefix: server.keyPrefix(), partitions: partitions)
+        let keys = QueueKeys(prefix: prefix, partitions: partitions)
         return try await loop.run {
-            let client = RedisClient(
-                loop: loop, address: server.address, configuration: RedisClientConfiguration())
-            _ = await client.waitUntilConnected(milliseconds: 5000)
+            let client = RedisClient(loop: loop, address: address, configuration: RedisClientConfiguration())
+            _ = await client.waitUntilConnected(milliseconds: 20_000)
             if seeded { try await QueueSeed(client: client, keys: keys).seed() }
             return QueueBench(
                 loop: loop, client: client, keys: keys,
@@ -34,8 +35,11 @@ struct QueueBench: Sendable {
     /// A worker's side; it lives (has its `live:` key) unless told otherwise.
     func worker(_ name: String, stage: Stage = .write, alive: Bool = true) async throws -> RedisJobSource {
         try await loop.run {
-            let waiter = RedisClient(loop: loop, address: client.address, configuration: RedisClientConfiguration())
-            _ = await waiter.waitUntilConnected(milliseconds: 5000)
+            let waiter = RedisClient(
+                loop: loop, address: client.address,
+                configuration: RedisClientConfiguration(
+                    connectionWaitMilliseconds: 5000, clientName: keys.prefix + name, connectionPerSlot: true))
+            _ = await waiter.waitUntilConnected(milliseconds: 20_000)
             if alive { await LiveProcess(name: name, loop: loop, client: client, keys: keys).beat() }
             return RedisJobSource(
                 loop: loop, client: client, waiter: waiter, keys: keys, stage: stage, consumer: name)

@@ -6,7 +6,7 @@ import Testing
 
 @testable import RedisQueue
 
-@Suite struct WorkerSideTests {
+@Suite(.onEachRedis) struct WorkerSideTests {
     @Test func aDoneJobLeavesNothingBehind() async throws {
         let bench = try await QueueBench.make()
         for index in 0..<10 { _ = try await bench.accept("user_\(index)") }
@@ -214,6 +214,67 @@ import Testing
         async let jobs = bench.fetch(worker)
         _ = try await bench.accept("user_1")
         #expect(try await jobs.count == 1)
+    }
+
+    @Test func anIdleWorkerStartsAJobOfAnyPartitionAtOnce() async throws {
+        let bench = try await QueueBench.make(partitions: 16)
+        let worker = try await bench.worker("w1")
+        // The first job of a partition makes its group and its blocking read's connection.
+        for index in 0..<60 { _ = try await bench.accept("warm_\(index)") }
+        var warm = 0
+        while warm < 60 {
+            let jobs = try await bench.fetch(worker)
+            warm += jobs.count
+            try await bench.settle(worker, jobs.map { Settlement($0, .done) })
+        }
+        var waits: [Duration] = []
+        for index in 0..<40 {
+            async let jobs = fetchOne(bench, worker)
+            // Long enough for the worker to wait, never as long as its wait.
+            try await Task.sleep(for: .milliseconds(20))
+            let began = ContinuousClock.now
+            _ = try await bench.accept("user_\(index)")
+            let fetched = try await jobs
+            waits.append(ContinuousClock.now - began)
+            try await bench.settle(worker, fetched.map { Settlement($0, .done) })
+        }
+        let median = waits.sorted()[waits.count / 2]
+        print("queue: an idle worker has a job \(median) after it was sent (median of 40, 16 partitions)")
+        #expect(median < .milliseconds(100))
+    }
+
+    private func fetchOne(_ bench: QueueBench, _ worker: RedisJobSource) async throws -> [FetchedJob] {
+        while true {
+            let jobs = try await bench.fetch(worker)
+            if !jobs.isEmpty { return jobs }
+        }
+    }
+
+    @Test func aStoppedFetchLeavesNoWaitBehind() async throws {
+        let bench = try await QueueBench.make(partitions: 16)
+        let worker = try await bench.worker("w1")
+        async let jobs = bench.fetch(worker)
+        try await eventually("the worker waits") { try await waitingReads(bench) > 0 }
+        try await bench.loop.run { await worker.stopFetching() }
+        #expect(try await jobs.isEmpty)
+        try await eventually("no read is left") { try await waitingReads(bench) == 0 }
+    }
+
+    private func eventually(_ claim: String, _ condition: () async throws -> Bool) async throws {
+        for _ in 0..<500 {
+            if try await condition() { return }
+            try await Task.sleep(for: .milliseconds(10))
+        }
+        Issue.record("never came true: \(claim)")
+    }
+
+    /// This bench's connections that wait in a blocking read, on any server.
+    private func waitingReads(_ bench: QueueBench) async throws -> Int {
+        let servers = try await bench.loop.run { try await bench.client.everyPrimary(["CLIENT", "LIST"]) }
+        return try servers.reduce(0) { sum, server in
+            let lines = (try server.reply.get().text ?? "").split(whereSeparator: \.isNewline)
+            return sum + lines.count { $0.contains("name=\(bench.keys.prefix)") && $0.contains("flags=b") }
+        }
     }
 
     @Test func anEmptyDeadConsumerIsForgottenAndAHoldingOneIsNot() async throws {

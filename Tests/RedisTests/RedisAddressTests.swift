@@ -25,7 +25,24 @@ import Testing
                 == RedisAddress(endpoint: .unix(path: "/run/s"), password: "secret", database: 2))
     }
 
+    @Test func sentinelsAndClustersAreListsOfHosts() throws {
+        let one = RedisHost(name: "10.0.0.1", port: 26379)
+        #expect(
+            try RedisAddress("redis-sentinel://:p%40ss@10.0.0.1,[::1]:5000,10.0.0.1:26379/main/2")
+                == RedisAddress(
+                    endpoint: .sentinel(name: "main", sentinels: [one, RedisHost(name: "::1", port: 5000)]),
+                    password: "p@ss", database: 2))
+        #expect(
+            try RedisAddress("redis-cluster://me:secret@a,b:7001/")
+                == RedisAddress(
+                    endpoint: .cluster(nodes: [RedisHost(name: "a", port: 6379), RedisHost(name: "b", port: 7001)]),
+                    user: "me", password: "secret"))
+    }
+
     @Test(arguments: [
+        "redis-sentinel://", "redis-sentinel://h", "redis-sentinel://h/", "redis-sentinel://h,/main",
+        "redis-sentinel://h:x/main", "redis-sentinel://h/main/x", "redis-cluster://", "redis-cluster://,h",
+        "redis-cluster://h/1", "redis-cluster://h:0",
         "", "redis", "http://h", "rediss://h", "unix://", "unix://relative", "unix:///", "redis://", "redis://:6379",
         "redis://h:0", "redis://h:65536", "redis://h:x", "redis://h:+1", "redis://h/x", "redis://h/-1", "redis://h/+1",
         "redis://h/9999999999", "redis://pass@h", "redis://:@h", "redis://:%zz@h", "redis://:%4@h", "redis://:%ff@h",
@@ -45,6 +62,9 @@ import Testing
     @Test func theDescriptionHidesThePassword() throws {
         let address = try RedisAddress("redis://me:secret@h:1/2")
         #expect(address.description == "redis://me:***@h:1/2")
+        for text in ["redis-sentinel://me:secret@a:1,[::1]:2/main/3", "redis-cluster://me:secret@a:1,b:2"] {
+            #expect(try RedisAddress(text).description == text.replacing("secret", with: "***"))
+        }
         #expect(try RedisAddress(RedisAddress("unix:///a?db=2").description).database == 2)
     }
 }

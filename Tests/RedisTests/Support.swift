@@ -33,6 +33,8 @@ func eventually(_ claim: String, _ condition: () async throws -> Bool) async thr
     let end = ContinuousClock.now + .milliseconds(patienceMilliseconds)
     while try await !condition() {
         guard ContinuousClock.now < end else { throw TestRedis.Failure(description: "never came true: \(claim)") }
+        // A condition that is answered at once would leave its loop no time for what it waits for.
+        try await Task.sleep(for: .milliseconds(5))
     }
 }
 

@@ -73,7 +73,8 @@ import Testing
             "RATCHET_REDIS_URL",
             [
                 "localhost", "unix:relative", "unix:///", "unix:///a?db=x", "http://h", "redis://", "redis://h:0",
-                "redis://h/x", "redis://h h",
+                "redis://h/x", "redis://h h", "redis-sentinel://h", "redis-sentinel://h/", "redis-sentinel://h,/main",
+                "redis-sentinel://h/main/x", "redis-cluster:///0", "redis-cluster://h,", "redis-cluster://h/1",
             ]
         ),
         ("RATCHET_PG", ["no pairs", "host=a 'b'", "host='open", "a\u{0}b"]),
@@ -101,7 +102,11 @@ import Testing
         ("RATCHET_OPS_LISTEN", ["[::1]:0", "0.0.0.0:65535"]),
         (
             "RATCHET_REDIS_URL",
-            ["redis://h", "redis://:p%40@10.0.0.1:6379/3", "redis://u:p@[::1]:1", "unix:///a/b", "unix://u:p@/a?db=2"]
+            [
+                "redis://h", "redis://:p%40@10.0.0.1:6379/3", "redis://u:p@[::1]:1", "unix:///a/b",
+                "unix://u:p@/a?db=2", "redis-sentinel://h,[::1]:5000/main", "redis-sentinel://:p@h:1/main/2",
+                "redis-cluster://u:p@a,b:7001", "redis-cluster://a/0",
+            ]
         ),
         ("RATCHET_PG", ["postgresql:///db", "host=/a dbname = 'x y'", "password=\\ "]),
         ("RATCHET_TRUSTED_PROXIES", ["none", "10.0.0.0/8,2001:db8::/32,::1"]),
@@ -170,6 +175,8 @@ import Testing
         ("postgresql://u@h/d", "postgresql://u@h/d"),
         ("redis://:hunter2@h:6379/0", "redis://:***@h:6379/0"), ("redis://hunter2@h", "redis://:***@h"),
         ("redis://u:hunter2@[::1]:1", "redis://u:***@[::1]:1"), ("unix:///run/redis.sock", "unix:///run/redis.sock"),
+        ("redis-sentinel://u:hunter2@a,b:1/main", "redis-sentinel://u:***@a,b:1/main"),
+        ("redis-cluster://:hunter2@a:1,b", "redis-cluster://:***@a:1,b"),
         ("unix://:hunter2@/a?db=2", "unix://:***@/a?db=2"), ("unix://hunter2@/a", "unix://:***@/a"),
         ("hunter2", "***"), ("host='hunter2", "***"),
     ])

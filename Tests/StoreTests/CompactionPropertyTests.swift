@@ -125,7 +125,7 @@ private struct ShownModel {
         func job(_ organization: String) -> StampedWrite {
             attribute(
                 user, purchase, at: stamp, organization: organization,
-                facts: jws ? facts("\(purchase)-1", of: purchase) : nil, attested: attested)
+                facts: jws ? SampleWrite.facts("\(purchase)-1", of: purchase) : nil, attested: attested)
         }
     }
 

@@ -1,150 +1,174 @@
-import Foundation
-import Glibc
-import Synchronization
+internal import Foundation
+package import Redis
+internal import Synchronization
 
-/// A unix socket in front of another one, which passes everything on until it is told to cut connections in the middle
-/// of what passes.
-///
-/// Each connection has a thread of its own, which ends with it. Safe from any thread; `close` ends everything.
+/// Stands between clients and a server and cuts their lines in the middle of what passes.
 package final class CuttingProxy: Sendable {
-    package struct Failure: Error { package let message: String }
-
     private struct State {
-        /// Bytes that may still pass, by connection; absent means any number.
-        var allowances: [Int: Allowance] = [:]
-        var open: Set<Int> = []
+        var lines: [Int: Line] = [:]
         var last = 0
-        var cuts = 0
-        var closed = false
+        /// Bytes from the server that may still pass; nil is no limit.
+        var budget: Int?
+        /// Where the next lines lead.
+        var target: String
+        /// Where they lead once this one is cut.
+        var next: String?
     }
 
-    private struct Allowance {
-        var bytes: Int
-        /// Counts what the server says, else what the client says.
-        let ofReplies: Bool
-    }
-
-    /// Where clients connect.
-    package let path: String
-    private let upstream: String
+    package let address: RedisAddress
+    private let path: String
     private let listener: Int32
-    private let state = Mutex(State())
+    private let state: Mutex<State>
 
-    /// - Parameter upstream: the server's unix socket, which need not be there yet: a client that comes while nobody
-    ///   listens is hung up on.
-    package init(path: String, upstream: String) throws {
-        self.path = path
-        self.upstream = upstream
-        listener = socket(AF_UNIX, Int32(SOCK_STREAM.rawValue) | Int32(bitPattern: SOCK_CLOEXEC.rawValue), 0)
-        unlink(path)
-        let bound = Self.withAddress(path) { bind(listener, $0, $1) }
-        guard listener >= 0, bound == 0, listen(listener, 128) == 0 else {
-            throw Failure(message: "no proxy at \(path): errno \(errno)")
-        }
+    /// - Parameter target: the server's unix socket; a client that comes while nobody listens there is hung up on.
+    package init(to target: String) throws {
+        state = Mutex(State(target: target))
+        path = "/tmp/pr-\(UUID().uuidString.prefix(8))"
+        address = RedisAddress(endpoint: .unix(path: path))
+        listener = try UnixSocket.listen(path)
         Thread.detachNewThread { [self] in acceptAll() }
     }
 
-    /// Connections that were cut so far.
-    package var cuts: Int { state.withLock { $0.cuts } }
-
-    /// Lets each connection that is open now pass so many more bytes, another number for each, and then cuts it: half of
-    /// them in what the client says, half of them in what the server answers.
-    package func cutAll(within bytes: ClosedRange<Int>) {
-        state.withLock { state in
-            for connection in state.open {
-                state.allowances[connection] = Allowance(bytes: .random(in: bytes), ofReplies: .random())
-            }
+    /// Lets this many more bytes of answers pass, then closes the line; later lines are whole.
+    /// - Parameter next: where they lead; nil is where they led before.
+    package func cut(afterReplyBytes bytes: Int, thenTo next: String? = nil) {
+        state.withLock {
+            $0.budget = bytes
+            $0.next = next
         }
     }
 
-    package func close() {
-        state.withLock { $0.closed = true }
-        // Wakes accept; connections end with their clients.
+    /// Lets each line that is open now pass so many more bytes, another number for each, and then cuts it: half of them
+    /// in what the client says, half of them in what the server answers.
+    package func cutAll(within bytes: ClosedRange<Int>) {
+        for line in state.withLock({ Array($0.lines.values) }) {
+            line.allow(.random(in: bytes), ofReplies: .random())
+        }
+    }
+
+    package func stop() {
         shutdown(listener, Int32(SHUT_RDWR))
+        unlink(path)
     }
 
     private func acceptAll() {
         while true {
             let client = accept(listener, nil, nil)
-            if client < 0 {
-                if state.withLock({ $0.closed }) { break }
-                if errno != EINTR { usleep(1000) }
+            guard client >= 0 else { break }
+            guard let server = try? UnixSocket.connect(state.withLock({ $0.target })) else {
+                close(client)
                 continue
             }
             _ = fcntl(client, F_SETFD, FD_CLOEXEC)
-            Thread.detachNewThread { [self] in pass(client) }
+            let line = state.withLock { state in
+                state.last += 1
+                let line = Line(number: state.last, client: client, server: server)
+                state.lines[line.number] = line
+                return line
+            }
+            Thread.detachNewThread { [self] in pump(from: client, to: server, line, limited: false) }
+            Thread.detachNewThread { [self] in pump(from: server, to: client, line, limited: true) }
         }
-        Glibc.close(listener)
-        unlink(path)
+        close(listener)
     }
 
-    private func pass(_ client: Int32) {
-        defer { Glibc.close(client) }
-        let server = socket(AF_UNIX, Int32(SOCK_STREAM.rawValue) | Int32(bitPattern: SOCK_CLOEXEC.rawValue), 0)
-        guard server >= 0 else { return }
-        defer { Glibc.close(server) }
-        guard Self.withAddress(upstream, { connect(server, $0, $1) }) == 0 else { return }
-        let number = state.withLock { state in
-            state.last += 1
-            state.open.insert(state.last)
-            return state.last
+    /// Closes both sockets once both directions are done with them.
+    private final class Line: Sendable {
+        let number: Int
+        private let sockets: [Int32]
+        private let ended = Mutex(0)
+        private let allowance = Mutex<(bytes: Int, ofReplies: Bool)?>(nil)
+
+        init(number: Int, client: Int32, server: Int32) {
+            self.number = number
+            sockets = [client, server]
         }
-        defer {
-            state.withLock { state in
-                state.open.remove(number)
-                state.allowances[number] = nil
+
+        func allow(_ bytes: Int, ofReplies: Bool) { allowance.withLock { $0 = (bytes, ofReplies) } }
+
+        /// - Returns: how many of so many bytes may pass.
+        func pass(_ count: Int, areReplies: Bool) -> Int {
+            allowance.withLock { allowance in
+                guard let (bytes, ofReplies) = allowance, ofReplies == areReplies else { return count }
+                guard bytes >= count else { return bytes }
+                allowance = (bytes - count, ofReplies)
+                return count
             }
         }
+
+        func end() {
+            for fd in sockets { shutdown(fd, Int32(SHUT_RDWR)) }
+            let last = ended.withLock { ended in
+                ended += 1
+                return ended == 2
+            }
+            if last { for fd in sockets { close(fd) } }
+        }
+    }
+
+    private func pump(from source: Int32, to target: Int32, _ line: Line, limited: Bool) {
         var buffer = [UInt8](repeating: 0, count: 65_536)
-        var ends = [
-            pollfd(fd: client, events: Int16(POLLIN), revents: 0),
-            pollfd(fd: server, events: Int16(POLLIN), revents: 0),
-        ]
         while true {
-            guard poll(&ends, 2, -1) > 0 || errno == EINTR else { return }
-            for (index, end) in ends.enumerated() where end.revents != 0 {
-                let count = read(end.fd, &buffer, buffer.count)
-                guard count > 0 else { return }
-                let allowed = allowance(number, ofReplies: index == 1, count)
-                guard write(buffer[0..<allowed], to: ends[1 - index].fd), allowed == count else { return }
+            let count = recv(source, &buffer, buffer.count, 0)
+            guard count > 0 else { break }
+            var allowed = line.pass(count, areReplies: limited)
+            var cut = allowed < count
+            if limited && !cut {
+                (allowed, cut) = state.withLock { state in
+                    guard let budget = state.budget else { return (count, false) }
+                    guard budget > count else {
+                        state.budget = nil
+                        state.target = state.next ?? state.target
+                        return (budget, true)
+                    }
+                    state.budget = budget - count
+                    return (count, false)
+                }
             }
+            UnixSocket.sendAll(target, Array(buffer[..<allowed]))
+            if cut { break }
         }
+        state.withLock { $0.lines[line.number] = nil }
+        line.end()
+    }
+}
+
+/// Sockets of the Unix domain, blocking.
+package enum UnixSocket {
+    package static func listen(_ path: String) throws -> Int32 {
+        let fd = open()
+        guard with(path, { bind(fd, $0, $1) }) == 0, Foundation.listen(fd, 64) == 0 else {
+            throw TestRedis.Failure(description: "can't listen on \(path)")
+        }
+        return fd
     }
 
-    /// - Returns: how many of so many bytes may pass.
-    private func allowance(_ number: Int, ofReplies: Bool, _ count: Int) -> Int {
-        state.withLock { state in
-            guard var allowance = state.allowances[number], allowance.ofReplies == ofReplies else { return count }
-            if allowance.bytes < count {
-                state.cuts += 1
-                return allowance.bytes
-            }
-            allowance.bytes -= count
-            state.allowances[number] = allowance
-            return count
+    package static func connect(_ path: String) throws -> Int32 {
+        let fd = open()
+        guard with(path, { Foundation.connect(fd, $0, $1) }) == 0 else {
+            close(fd)
+            throw TestRedis.Failure(description: "can't connect to \(path)")
         }
+        return fd
     }
 
-    private func write(_ bytes: ArraySlice<UInt8>, to descriptor: Int32) -> Bool {
-        var rest = bytes
+    package static func sendAll(_ fd: Int32, _ bytes: [UInt8]) {
+        var rest = bytes[...]
         while !rest.isEmpty {
-            let count = rest.withUnsafeBytes {
-                send(descriptor, $0.baseAddress, $0.count, Int32(MSG_NOSIGNAL))
-            }
-            if count < 0 && errno == EINTR { continue }
-            guard count > 0 else { return false }
+            let count = rest.withUnsafeBytes { send(fd, $0.baseAddress, $0.count, Int32(MSG_NOSIGNAL)) }
+            guard count > 0 else { return }
             rest = rest.dropFirst(count)
         }
-        return true
     }
 
-    private static func withAddress(_ path: String, _ body: (UnsafePointer<sockaddr>, socklen_t) -> Int32) -> Int32 {
+    private static func open() -> Int32 {
+        socket(AF_UNIX, Int32(SOCK_STREAM.rawValue) | Int32(bitPattern: SOCK_CLOEXEC.rawValue), 0)
+    }
+
+    private static func with(_ path: String, _ body: (UnsafePointer<sockaddr>, socklen_t) -> Int32) -> Int32 {
         var address = sockaddr_un()
         address.sun_family = sa_family_t(AF_UNIX)
-        let bytes = Array(path.utf8)
-        precondition(bytes.count < MemoryLayout.size(ofValue: address.sun_path))
-        withUnsafeMutableBytes(of: &address.sun_path) { $0.copyBytes(from: bytes) }
-        // The pointer is used inside the call alone.
+        withUnsafeMutableBytes(of: &address.sun_path) { $0.copyBytes(from: path.utf8.prefix($0.count - 1)) }
         return withUnsafePointer(to: &address) { pointer in
             pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) {
                 body($0, socklen_t(MemoryLayout<sockaddr_un>.size))

@@ -19,16 +19,19 @@ package final class TestRedis: Sendable {
         package var tcp: Bool
         /// More of redis-server's own arguments, such as `--requirepass`, `secret`.
         package var arguments: [String]
+        /// Lines of a sentinel's configuration: a sentinel then, and no server. It listens on TCP.
+        package var sentinel: [String]?
 
         package init(
             appendOnly: Bool = false, appendFsync: String = "everysec", maxMemory: String? = nil, tcp: Bool = false,
-            arguments: [String] = []
+            arguments: [String] = [], sentinel: [String]? = nil
         ) {
             self.appendOnly = appendOnly
             self.appendFsync = appendFsync
             self.maxMemory = maxMemory
-            self.tcp = tcp
+            self.tcp = tcp || sentinel != nil
             self.arguments = arguments
+            self.sentinel = sentinel
         }
     }
 
@@ -80,7 +83,7 @@ package final class TestRedis: Sendable {
         var template = Array("/tmp/rr-XXXXXX".utf8CString)
         guard mkdtemp(&template) != nil else { throw Failure(description: "no temporary folder for redis-server") }
         folder = String(decoding: template.dropLast().map { UInt8(bitPattern: $0) }, as: UTF8.self)
-        port = options.tcp ? try Self.freePort() : 0
+        port = options.tcp ? try LoopbackPort.lasting() : 0
     }
 
     /// A prefix that no other test of this process or another has used: `t<pid>-<n>:`.
@@ -141,7 +144,7 @@ package final class TestRedis: Sendable {
         posix_spawnattr_setsigmask(&attributes, &unblocked)
         posix_spawnattr_setflags(&attributes, Int16(POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK))
         posix_spawnattr_setpgroup(&attributes, 0)
-        let arguments = ["sh", "-c", Self.wrapper, folder] + serverArguments() + more
+        let arguments = ["sh", "-c", Self.wrapper, folder] + (try serverArguments()) + more
         var argv: [UnsafeMutablePointer<CChar>?] = arguments.map { strdup($0) }
         defer { for argument in argv { free(argument) } }
         argv.append(nil)
@@ -185,8 +188,18 @@ package final class TestRedis: Sendable {
         case "$order" in killed|terminated) ;; *) rm -rf "$0" ;; esac
         """
 
-    private func serverArguments() -> [String] {
-        [
+    private func serverArguments() throws -> [String] {
+        if let lines = options.sentinel {
+            let file = "\(folder)/sentinel.conf"
+            // A sentinel writes down there what it learns, and must find it again.
+            if !FileManager.default.fileExists(atPath: file) {
+                let own = ["port \(port)", "bind 127.0.0.1", "unixsocket \(socketPath)", "dir \(folder)"]
+                try ((own + lines).joined(separator: "\n") + "\n").write(
+                    toFile: file, atomically: true, encoding: .utf8)
+            }
+            return [file, "--sentinel"]
+        }
+        return [
             "--port", "\(port)", "--bind", "127.0.0.1", "--unixsocket", socketPath, "--dir", folder,
             "--save", "", "--appendonly", options.appendOnly ? "yes" : "no", "--appendfsync", options.appendFsync,
             "--maxmemory", options.maxMemory ?? "0", "--maxmemory-policy", "noeviction", "--daemonize", "no",
@@ -267,22 +280,5 @@ package final class TestRedis: Sendable {
     package func remove() async {
         await stop()
         try? FileManager.default.removeItem(atPath: folder)
-    }
-
-    private static func freePort() throws -> Int {
-        let fd = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
-        defer { close(fd) }
-        var address = sockaddr_in()
-        address.sin_family = sa_family_t(AF_INET)
-        address.sin_addr.s_addr = UInt32(0x7f00_0001).bigEndian
-        var length = socklen_t(MemoryLayout<sockaddr_in>.size)
-        let port = withUnsafeMutablePointer(to: &address) { pointer in
-            pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) { raw -> Int in
-                guard bind(fd, raw, length) == 0, getsockname(fd, raw, &length) == 0 else { return 0 }
-                return 1
-            }
-        }
-        guard port == 1 else { throw Failure(description: "no free port") }
-        return Int(UInt16(bigEndian: address.sin_port))
     }
 }

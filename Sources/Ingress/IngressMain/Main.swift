@@ -30,13 +30,22 @@ struct IngressProcess {
                 let loop = EventLoop(name: "ingress-\(index)", time: context.time)
                 let client = try await QueueConnection.open(
                     context, on: loop, connectMilliseconds: connectMilliseconds)
-                clients.append(client)
+                let writes = writesClient(client, context.settings)
+                clients += writes === client ? [client] : [client, writes]
                 loops.append(
-                    try await loop.run { ingressLoop(loop, client, context, addresses, limits, secret, index, count) })
+                    try await loop.run {
+                        ingressLoop(loop, client, writes, context, addresses, limits, secret, index, count)
+                    })
             }
             let parts = loops
             let connections = clients
             context.operations.addReadiness("redis") { await redisHealth(connections) }
+            let keys = QueueKeys(prefix: context.settings.keyPrefix, partitions: context.settings.partitions)
+            let first = clients[0]
+            context.operations.addReadiness("intake") {
+                let health = try? await first.loop.run { await IntakeHealth(client: first, keys: keys).health() }
+                return health ?? .good
+            }
             context.operations.addReadiness("directory") { await directoryHealth(parts) }
             for part in parts { context.operations.addLiveness(of: part.loop, "loop") }
             let metrics = IngressMetrics(context.metrics)
@@ -72,16 +81,25 @@ struct IngressProcess {
         }
     }
 
+    /// Waiting for replicas holds up a connection: the app directory keeps its own then, and in a cluster each partition
+    /// has one.
+    private static func writesClient(_ client: RedisClient, _ settings: Settings) -> RedisClient {
+        guard settings.durability == .replicated else { return client }
+        var configuration = client.configuration
+        configuration.connectionPerSlot = true
+        return RedisClient(loop: client.loop, address: client.address, configuration: configuration)
+    }
+
     private static func ingressLoop(
-        _ loop: EventLoop, _ client: RedisClient, _ context: ServiceContext, _ addresses: AddressGuard,
-        _ limits: CallLimits, _ secret: [UInt8], _ index: Int, _ loopCount: Int
+        _ loop: EventLoop, _ client: RedisClient, _ writes: RedisClient, _ context: ServiceContext,
+        _ addresses: AddressGuard, _ limits: CallLimits, _ secret: [UInt8], _ index: Int, _ loopCount: Int
     ) -> IngressLoop {
         let settings = context.settings
         let keys = QueueKeys(prefix: settings.keyPrefix, partitions: settings.partitions)
         var intake = RedisJobSink.Configuration()
         intake.timeoutMilliseconds = Int64(settings.acceptTimeoutMilliseconds)
         if settings.durability == .replicated { intake.replicas = settings.replicas }
-        let sink = RedisJobSink(loop: loop, client: client, keys: keys, configuration: intake)
+        let sink = RedisJobSink(loop: loop, client: writes, keys: keys, configuration: intake)
         let directory = DirectoryWatcher(loop: loop, published: PublishedDirectory(client: client, keys: keys))
         let drops = DropCounter(loop: loop, store: UnresolvedCounts(client: client, keys: keys))
         // Each loop hears its own answers.

@@ -4,8 +4,8 @@ internal import Service
 /// Every command of `ratchet`, in the order in which help lists them.
 enum CommandTable {
     static let all: [Command] =
-        installation + QueueCommands.all + DeadLetterCommands.all + organizations + apps + customers + purchases
-        + questions
+        installation + QueueCommands.all + DeadLetterCommands.all + organizations + apps + DeviceCommands.all
+        + customers + purchases + questions
 
     static let organizationFlag = Command.Flag("org", "O", "id of the organization", required: true)
     static let storeFlag = Command.Flag("store", "S", "app_store or play_store; either one when absent")

@@ -26,12 +26,13 @@ extension Doctor {
             return try await installation.withRedis { client in
                 var findings = RedisFindings()
                 findings.checks.append(Check("redis", .ok, "answers at \(client.address)"))
-                findings.checks += try await server(client)
+                findings.checks += try await servers(client, installation.settings)
+                findings.checks += Self.privacy(client.address)
                 findings.checks += await requirements(client, installation.settings)
                 findings.checks += try await queue(client, installation)
                 let published = PublishedDirectory(client: client, keys: installation.keys)
                 findings.directoryVersion = try await published.version()
-                findings.checks.append(try await redisClock(client))
+                findings.checks += try await redisClocks(client)
                 findings.answers = true
                 return findings
             }
@@ -45,27 +46,44 @@ extension Doctor {
         }
     }
 
-    private func server(_ client: RedisClient) async throws(RedisError) -> [Check] {
-        let facts = Self.facts(try await client.command(["INFO"]).text ?? "")
+    /// Each server for itself: one, or every primary of a cluster.
+    private func servers(_ client: RedisClient, _ settings: Settings) async throws(RedisError) -> [Check] {
+        var checks: [Check] = []
+        for server in try await client.everyPrimary(["INFO"]) {
+            let facts = Self.facts(try server.reply.get().text ?? "")
+            checks += Self.server(facts, server.node.map { "\($0): " } ?? "", settings)
+        }
+        return checks
+    }
+
+    private static func server(_ facts: [String: String], _ node: String, _ settings: Settings) -> [Check] {
         var checks: [Check] = []
         let version = facts["redis_version"] ?? "unknown"
         let major = version.split(separator: ".").first.flatMap { Int($0) } ?? 0
         checks.append(
-            major >= Self.oldestMajorVersion
-                ? Check("redis.version", .ok, version)
+            major >= oldestMajorVersion
+                ? Check("redis.version", .ok, "\(node)\(version)")
                 : Check(
-                    "redis.version", .fail, "\(version) is too old",
-                    remedy: "install Redis \(Self.oldestMajorVersion) or newer"))
+                    "redis.version", .fail, "\(node)\(version) is too old",
+                    remedy: "install Redis \(oldestMajorVersion) or newer"))
+        let copies = facts["connected_slaves"].flatMap { Int($0) } ?? 0
+        if settings.durability == .replicated, copies < settings.replicas {
+            checks.append(
+                Check(
+                    "redis.replicas", .fail,
+                    "\(node)\(copies) replicas are connected, RATCHET_REPLICAS is \(settings.replicas): every write is"
+                        + " answered 503", remedy: "start the replicas; redis-cli INFO replication shows them"))
+        }
         let used = facts["used_memory"].flatMap { Int64($0) } ?? 0
         guard let most = facts["maxmemory"].flatMap({ Int64($0) }), most > 0 else { return checks }
         let percent = Int64((Double(used) / Double(most) * 100).rounded(.down))
-        let text = "\(percent) % of \(most >> 20) MiB used"
-        if percent < Self.memoryWarnPercent {
+        let text = "\(node)\(percent) % of \(most >> 20) MiB used"
+        if percent < memoryWarnPercent {
             checks.append(Check("redis.memory", .ok, text))
         } else {
             checks.append(
                 Check(
-                    "redis.memory", percent < Self.memoryFailPercent ? .warn : .fail,
+                    "redis.memory", percent < memoryFailPercent ? .warn : .fail,
                     "\(text): at the limit every write is refused with 503",
                     remedy: "see ratchet queues for what piles up; redis-cli CONFIG SET maxmemory raises the limit"))
         }
@@ -165,13 +183,39 @@ extension Doctor {
         return checks
     }
 
-    private func redisClock(_ client: RedisClient) async throws(RedisError) -> Check {
+    /// The client speaks no TLS. Whether a link is private can't be seen from here, only that one is needed.
+    private static func privacy(_ address: RedisAddress) -> [Check] {
+        let hosts: [String] =
+            switch address.endpoint {
+            case .unix: []
+            case .tcp(let host, _): [host]
+            case .sentinel(_, let hosts), .cluster(let hosts): hosts.map(\.name)
+            }
+        let isLocal = hosts.allSatisfy { $0 == "localhost" || $0 == "::1" || $0.hasPrefix("127.") }
+        return isLocal
+            ? []
+            : [
+                Check(
+                    "redis.link", .ok,
+                    "not encrypted (hiredis 0.14 has no TLS): make sure that it is a private network, or use stunnel")
+            ]
+    }
+
+    private func redisClocks(_ client: RedisClient) async throws(RedisError) -> [Check] {
         let before = time.wallMicroseconds
-        let parts = try await client.command(["TIME"]).elements?.compactMap(\.int64) ?? []
+        let servers = try await client.everyPrimary(["TIME"])
         let after = time.wallMicroseconds
-        guard parts.count == 2 else {
-            throw RedisError(code: .protocolViolation, message: "TIME answered in another form")
+        var checks: [Check] = []
+        for server in servers {
+            let parts = try server.reply.get().elements?.compactMap(\.int64) ?? []
+            guard parts.count == 2 else {
+                throw RedisError(code: .protocolViolation, message: "TIME answered in another form")
+            }
+            checks.append(
+                clock(
+                    "clock.redis", theirs: parts[0] &* 1_000_000 &+ parts[1], before, after,
+                    server.node.map { "Redis at \($0)" } ?? "Redis"))
         }
-        return clock("clock.redis", theirs: parts[0] &* 1_000_000 &+ parts[1], before, after, "Redis")
+        return checks
     }
 }

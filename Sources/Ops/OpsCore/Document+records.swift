@@ -10,6 +10,7 @@ extension Document {
         self = .members([
             "id": .string(organization.id), "name": .string(organization.name),
             "createdAt": .time(microseconds: organization.createdAt),
+            "attestedPerMinute": organization.attestedPerMinute.map { .int(Int64($0)) } ?? .null,
         ])
     }
 
@@ -17,7 +18,24 @@ extension Document {
         self = .members([
             "id": .string(app.id), "organization": .string(app.organization), "bundleId": .string(app.bundleID),
             "store": .string(app.store.rawValue), "teamId": .text(app.teamID),
-            "createdAt": .time(microseconds: app.createdAt),
+            "createdAt": .time(microseconds: app.createdAt), "attestDevelopment": .bool(app.allowsDevelopment),
+        ])
+    }
+
+    package init(_ device: DeviceRecord) {
+        self = .members([
+            "id": .string(device.id), "organization": .string(device.organization), "app": .string(device.app),
+            "bundleId": .string(device.bundleID), "environment": .string(device.environment),
+            "bundleVersion": .text(device.bundleVersion), "validationCategory": .text(device.validationCategory),
+            "enrolledAt": .time(microseconds: device.enrolledAt),
+            "lastSeenAt": .time(microseconds: device.lastSeenAt),
+            "revokedAt": .time(microseconds: device.revokedAt),
+        ])
+    }
+
+    package init(_ revocation: Administration.DeviceRevocation) {
+        self = Document(revocation.device).adding([
+            "changed": .bool(revocation.isNew), "published": .bool(revocation.isPublished),
         ])
     }
 
@@ -103,7 +121,8 @@ extension Document {
 
     package init(_ order: QueueOrder) {
         self = .members([
-            "scope": .string(order.scope.rawValue), "target": .string(order.target), "owner": .string(order.owner),
+            "action": .string(order.action.rawValue), "scope": .string(order.scope.rawValue),
+            "target": .string(order.target), "owner": .string(order.owner),
             "reason": .string(order.reason), "at": .time(milliseconds: order.at),
             "until": .time(milliseconds: order.until),
         ])

@@ -80,6 +80,10 @@ package struct OpsError: Error, Equatable, Sendable, CustomStringConvertible {
     private init(_ error: RedisError) {
         switch error.code {
         case .invalidAddress: self.init(.configuration, "RATCHET_REDIS_URL: \(Self.oneLine(error.message))")
+        case .server("MOVED"), .server("ASK"):
+            self.init(
+                .configuration,
+                "RATCHET_REDIS_URL names one node of a cluster: write redis-cluster://host:port,host:port instead")
         case .server, .unavailable, .timeout, .closed, .protocolViolation:
             self.init(.dependencyAway, Self.oneLine(error.description))
         }

@@ -1,13 +1,34 @@
-/// Where a Redis server is and how to log in.
+/// A host and a port of TCP.
+package struct RedisHost: Sendable, Hashable, CustomStringConvertible {
+    package let name: String
+    package let port: UInt16
+
+    package init(name: String, port: UInt16) {
+        self.name = name
+        self.port = port
+    }
+
+    /// `host:port`, with an IPv6 address in brackets.
+    package var description: String {
+        name.utf8.contains(UInt8(ascii: ":")) ? "[\(name)]:\(port)" : "\(name):\(port)"
+    }
+}
+
+/// Where a Redis is and how to log in.
 ///
-/// Forms: `unix:///path`, `redis://host:port/db`, each with `user:password@` or `:password@` before the path or host.
-/// The port defaults to 6379, the database to 0; a unix path takes its database as `?db=3`. User and password are
-/// percent-decoded; an IPv6 host stands in brackets.
+/// Forms: `unix:///path`, `redis://host:port/db`, `redis-sentinel://host:port,host:port/name/db` and
+/// `redis-cluster://host:port,host:port`, each with `user:password@` or `:password@` before the path or the first host.
+/// The port defaults to 6379, that of a sentinel to 26379, the database to 0; a unix path takes its database as `?db=3`.
+/// User and password are percent-decoded; an IPv6 host stands in brackets.
 package struct RedisAddress: Sendable, Equatable, CustomStringConvertible {
     package enum Endpoint: Sendable, Equatable {
         /// Absolute path of a socket.
         case unix(path: String)
         case tcp(host: String, port: UInt16)
+        /// The primary that the sentinels know under a name. Several addresses, so that one of them may be away.
+        case sentinel(name: String, sentinels: [RedisHost])
+        /// The cluster that any of these nodes belongs to. The login holds for every node.
+        case cluster(nodes: [RedisHost])
     }
 
     package var endpoint: Endpoint
@@ -32,10 +53,16 @@ package struct RedisAddress: Sendable, Equatable, CustomStringConvertible {
             try self.init(unix: rest)
         } else if let rest = Self.dropping("redis://", from: text) {
             try self.init(tcp: rest)
+        } else if let rest = Self.dropping("redis-sentinel://", from: text) {
+            try self.init(sentinel: rest)
+        } else if let rest = Self.dropping("redis-cluster://", from: text) {
+            try self.init(cluster: rest)
         } else if Self.dropping("rediss://", from: text) != nil {
             throw Self.invalid("TLS is not supported; use redis:// over a private link or a tunnel such as stunnel")
         } else {
-            throw Self.invalid("expected unix:///path or redis://host:port/db")
+            throw Self.invalid(
+                "expected unix:///path, redis://host:port/db, redis-sentinel://host:port,host:port/name or"
+                    + " redis-cluster://host:port,host:port")
         }
     }
 
@@ -64,10 +91,36 @@ package struct RedisAddress: Sendable, Equatable, CustomStringConvertible {
     private init(tcp rest: String) throws(RedisError) {
         let (login, location) = Self.splitLogin(rest)
         let parts = location.split(separator: "/", maxSplits: 1, omittingEmptySubsequences: false)
-        let (host, port) = try Self.hostAndPort(String(parts[0]))
+        let host = try Self.host(String(parts[0]), port: 6379)
         let database = parts.count == 2 && !parts[1].isEmpty ? try Self.database(String(parts[1])) : 0
         let (user, password) = try Self.credentials(login)
-        self.init(endpoint: .tcp(host: host, port: port), user: user, password: password, database: database)
+        self.init(endpoint: .tcp(host: host.name, port: host.port), user: user, password: password, database: database)
+    }
+
+    private init(sentinel rest: String) throws(RedisError) {
+        let (login, location) = Self.splitLogin(rest)
+        let parts = location.split(separator: "/", maxSplits: 2, omittingEmptySubsequences: false)
+        let sentinels = try Self.hosts(parts[0], port: 26379)
+        guard parts.count > 1, !parts[1].isEmpty, !parts[1].utf8.contains(0) else {
+            throw Self.invalid(
+                "after the sentinels comes the primary's name: redis-sentinel://host:port,host:port/name")
+        }
+        let database = parts.count == 3 && !parts[2].isEmpty ? try Self.database(String(parts[2])) : 0
+        let (user, password) = try Self.credentials(login)
+        self.init(
+            endpoint: .sentinel(name: String(parts[1]), sentinels: sentinels), user: user, password: password,
+            database: database)
+    }
+
+    private init(cluster rest: String) throws(RedisError) {
+        let (login, location) = Self.splitLogin(rest)
+        let parts = location.split(separator: "/", maxSplits: 1, omittingEmptySubsequences: false)
+        guard parts.count == 1 || parts[1].isEmpty || parts[1] == "0" else {
+            throw Self.invalid("a cluster has no other database than 0")
+        }
+        let (user, password) = try Self.credentials(login)
+        self.init(
+            endpoint: .cluster(nodes: try Self.hosts(parts[0], port: 6379)), user: user, password: password)
     }
 
     /// Without the password.
@@ -77,8 +130,12 @@ package struct RedisAddress: Sendable, Equatable, CustomStringConvertible {
         case .unix(let path):
             return "unix://\(login)\(path)" + (database == 0 ? "" : "?db=\(database)")
         case .tcp(let host, let port):
-            let shown = host.utf8.contains(UInt8(ascii: ":")) ? "[\(host)]" : host
-            return "redis://\(login)\(shown):\(port)/\(database)"
+            return "redis://\(login)\(RedisHost(name: host, port: port))/\(database)"
+        case .sentinel(let name, let sentinels):
+            let hosts = sentinels.map(\.description).joined(separator: ",")
+            return "redis-sentinel://\(login)\(hosts)/\(name)" + (database == 0 ? "" : "/\(database)")
+        case .cluster(let nodes):
+            return "redis-cluster://\(login)" + nodes.map(\.description).joined(separator: ",")
         }
     }
 
@@ -110,9 +167,18 @@ package struct RedisAddress: Sendable, Equatable, CustomStringConvertible {
         return (user.isEmpty ? nil : user, password)
     }
 
-    private static func hostAndPort(_ text: String) throws(RedisError) -> (String, UInt16) {
+    private static func hosts(_ list: Substring, port: UInt16) throws(RedisError) -> [RedisHost] {
+        var hosts: [RedisHost] = []
+        for text in list.split(separator: ",", omittingEmptySubsequences: false) {
+            let host = try host(String(text), port: port)
+            if !hosts.contains(host) { hosts.append(host) }
+        }
+        return hosts
+    }
+
+    private static func host(_ text: String, port usual: UInt16) throws(RedisError) -> RedisHost {
         var host = text[...]
-        var port = "6379"[...]
+        var port = String(usual)[...]
         if text.hasPrefix("[") {
             guard let end = text.firstIndex(of: "]") else { throw invalid("the IPv6 address lacks its closing ]") }
             host = text[text.index(after: text.startIndex)..<end]
@@ -129,7 +195,7 @@ package struct RedisAddress: Sendable, Equatable, CustomStringConvertible {
         guard let number = UInt16(port), number > 0, !port.hasPrefix("+") else {
             throw invalid("the port must be a number from 1 to 65535")
         }
-        return (String(host), number)
+        return RedisHost(name: String(host), port: number)
     }
 
     private static func database(_ text: String) throws(RedisError) -> Int {

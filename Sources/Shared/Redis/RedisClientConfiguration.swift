@@ -23,6 +23,8 @@ package struct RedisClientConfiguration: Sendable {
     package var subscriptionBuffer: Int
     /// Shown by CLIENT LIST; no spaces. Nil sets none.
     package var clientName: String?
+    /// In a cluster each slot in use has a connection of its own, so that a blocking command holds up no other slot.
+    package var connectionPerSlot: Bool
 
     package init(
         connectTimeoutMilliseconds: Int64 = 2_000,
@@ -35,7 +37,8 @@ package struct RedisClientConfiguration: Sendable {
         maxReplyBytes: Int = 64 << 20,
         subscriptionPingMilliseconds: Int64 = 5_000,
         subscriptionBuffer: Int = 16_384,
-        clientName: String? = nil
+        clientName: String? = nil,
+        connectionPerSlot: Bool = false
     ) {
         self.connectTimeoutMilliseconds = connectTimeoutMilliseconds
         self.commandTimeoutMilliseconds = commandTimeoutMilliseconds
@@ -48,5 +51,6 @@ package struct RedisClientConfiguration: Sendable {
         self.subscriptionPingMilliseconds = subscriptionPingMilliseconds
         self.subscriptionBuffer = subscriptionBuffer
         self.clientName = clientName
+        self.connectionPerSlot = connectionPerSlot
     }
 }

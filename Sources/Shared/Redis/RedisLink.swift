@@ -11,8 +11,12 @@ package enum RedisLinkState: Sendable, Equatable {
     case closed
 }
 
-/// Keeps one connection to an address: resolves, connects, greets, and after a loss does so again for ever, with
-/// backoff.
+/// Keeps one connection to an address: finds the server, connects, greets, and after a loss does so again for ever,
+/// with backoff.
+///
+/// With sentinels the server is the primary they name, which must say so itself. They are asked at each attempt and
+/// each second while connected: a primary that was frozen or cut off learns last that it is none any more. For a
+/// cluster it is any node, another one at each attempt.
 ///
 /// ```
 /// idle ──start──▶ connecting ──greeted──▶ connected
@@ -33,6 +37,10 @@ final class RedisLink: @unchecked Sendable {
         RedisError(code: .unavailable, message: "not connected yet"))
     /// Non-nil exactly while the state is `connected`.
     private(set) var connection: RedisConnection?
+    /// Before the first attempt has ended, one way or the other.
+    private(set) var isNew = true
+    /// Where the present attempt or connection leads; nil for a unix socket.
+    private(set) var host: RedisHost?
 
     /// Told each change of state; on `connected` the connection is there and has nothing in flight.
     var onStateChange: ((RedisLinkState) -> Void)?
@@ -45,11 +53,29 @@ final class RedisLink: @unchecked Sendable {
     private var connectedAt: Int64 = 0
     /// Tells callbacks of an abandoned attempt from those of the present one.
     private var generation: UInt64 = 0
+    private let isLoginOptional: Bool
+    private let sentinels: RedisSentinels?
+    private var sentinelTimer: EventLoop.TimerToken?
+    /// The nodes of a cluster that may be tried, when more are known by now than its address names.
+    var knownNodes: (() -> [RedisHost])?
+    private var nextNode = Int.random(in: 0..<1024)
 
-    init(loop: EventLoop, address: RedisAddress, configuration: RedisClientConfiguration) {
+    private static let sentinelMilliseconds: Int64 = 1000
+
+    /// - Parameter isLoginOptional: a server that has no password, or refuses it, is of use as long as it answers.
+    init(
+        loop: EventLoop, address: RedisAddress, configuration: RedisClientConfiguration, isLoginOptional: Bool = false
+    ) {
         self.loop = loop
         self.address = address
         self.configuration = configuration
+        self.isLoginOptional = isLoginOptional
+        if case .sentinel(let name, let hosts) = address.endpoint {
+            sentinels = RedisSentinels(
+                loop: loop, name: name, sentinels: hosts, login: address, configuration: configuration)
+        } else {
+            sentinels = nil
+        }
     }
 
     /// Only reached with an open socket when a client was dropped without `close` while connecting.
@@ -75,25 +101,43 @@ final class RedisLink: @unchecked Sendable {
         case .unix(let path):
             var pending: Int32 = 0
             opened(chiredis_connect_unix(path, &pending), pending: pending)
-        case .tcp(let host, let port):
-            setTimer(configuration.connectTimeoutMilliseconds) { $0.failed("resolving takes too long") }
-            AddressResolver.resolve(host: host, port: port, on: loop) { [weak self] answer in
+        case .tcp(let host, let port): resolve(RedisHost(name: host, port: port), attempt)
+        case .sentinel:
+            sentinels?.ask { [weak self] answer in
                 guard let self, isCurrent(attempt) else { return }
                 switch answer {
-                case .success(let found):
-                    endpoints = found
-                    connectNext(after: "no address")
+                case .success(let primary): resolve(primary, attempt)
                 case .failure(let error): failed(error.message)
                 }
+            }
+        case .cluster(let seeds):
+            let nodes = knownNodes?() ?? seeds
+            nextNode &+= 1
+            guard !nodes.isEmpty else { return failed("no node is known") }
+            resolve(nodes[Int(UInt(bitPattern: nextNode) % UInt(nodes.count))], attempt)
+        }
+    }
+
+    private func resolve(_ host: RedisHost, _ attempt: UInt64) {
+        self.host = host
+        setTimer(configuration.connectTimeoutMilliseconds) { $0.failed("resolving takes too long") }
+        AddressResolver.resolve(host: host.name, port: host.port, on: loop) { [weak self] answer in
+            guard let self, isCurrent(attempt) else { return }
+            switch answer {
+            case .success(let found):
+                endpoints = found
+                connectNext(after: "no address")
+            case .failure(let error): failed(error.message)
             }
         }
     }
 
-    /// Ends the connection and every attempt; pending commands fail with `.closed`.
-    func close() {
+    /// Ends the connection and every attempt.
+    /// - Parameter error: what pending commands fail with.
+    func close(_ error: RedisError = RedisError(code: .closed, message: "the client was closed")) {
         loop.preconditionInLoop()
         if case .closed = state { return }
-        let error = RedisError(code: .closed, message: "the client was closed")
+        sentinels?.close()
         let current = abandon()
         state = .closed
         current?.close(error)
@@ -116,6 +160,7 @@ final class RedisLink: @unchecked Sendable {
     private func become(_ next: RedisLinkState) {
         guard state != next else { return }
         state = next
+        if next != .connecting { isNew = false }
         onStateChange?(next)
     }
 
@@ -124,6 +169,8 @@ final class RedisLink: @unchecked Sendable {
         generation &+= 1
         if let timer { loop.cancel(timer) }
         timer = nil
+        if let sentinelTimer { loop.cancel(sentinelTimer) }
+        sentinelTimer = nil
         endpoints = []
         if let socket {
             loop.unwatch(socket.watch)
@@ -207,11 +254,26 @@ final class RedisLink: @unchecked Sendable {
         }
         if let password = address.password {
             let user: [RedisArgument] = address.user.map { [.text($0)] } ?? []
-            ask(connection, ["AUTH"] + user + [.text(password)], "OK")
+            ask(connection, ["AUTH"] + user + [.text(password)], isLoginOptional ? nil : "OK")
         }
         if let name = configuration.clientName { ask(connection, ["CLIENT", "SETNAME", .text(name)], nil) }
         if address.database != 0 { ask(connection, ["SELECT", .integer(Int64(address.database))], "OK") }
-        ask(connection, ["PING"], "PONG", last: true)
+        ask(connection, ["PING"], "PONG", last: sentinels == nil)
+        if sentinels != nil { askRole(connection) }
+    }
+
+    /// Sentinels may name a server that is no primary any more, or not yet.
+    private func askRole(_ connection: RedisConnection) {
+        let completion = PendingCommand.Completion.handler { [weak self, weak connection] result in
+            guard let self, let connection, greeting === connection else { return }
+            switch result {
+            case .success(let value) where value.elements?.first?.text == "master": greeted(connection)
+            case .success: tryNext("\(host?.description ?? "the server") is no primary")
+            case .failure(let error): tryNext(error.message)
+            }
+        }
+        connection.send(
+            ["ROLE"], timeoutMilliseconds: configuration.connectTimeoutMilliseconds, completion: completion)
     }
 
     /// - Parameter expected: nil takes any answer: a server that forbids CLIENT is still of use.
@@ -247,8 +309,29 @@ final class RedisLink: @unchecked Sendable {
         greeting = nil
         self.connection = connection
         connectedAt = loop.time.monotonicNanoseconds
-        connection.onLoss = { [weak self] error in self?.lost(error) }
+        connection.onLoss = { [weak self, weak connection] error in
+            // A reply's handler may have closed this link already.
+            guard let self, let connection, self.connection === connection else { return }
+            lost(error)
+        }
+        if sentinels != nil { watchSentinels() }
         become(.connected)
+    }
+
+    private func watchSentinels() {
+        let attempt = generation
+        sentinelTimer = loop.schedule(afterMilliseconds: Self.sentinelMilliseconds) { [weak self] in
+            guard let self, isCurrent(attempt) else { return }
+            sentinelTimer = nil
+            sentinels?.ask { [weak self] answer in
+                guard let self, isCurrent(attempt), connection != nil else { return }
+                if case .success(let primary) = answer, primary != host {
+                    drop(RedisError(code: .unavailable, message: "the sentinels name \(primary) as the primary"))
+                } else {
+                    watchSentinels()
+                }
+            }
+        }
     }
 
     // MARK: - Losing

@@ -6,6 +6,7 @@ internal import EventLoop
 final class RedisSubscriber: @unchecked Sendable {
     private let loop: EventLoop
     private let configuration: RedisClientConfiguration
+    private let pingMilliseconds: Int64
     private let link: RedisLink
 
     private struct Channel {
@@ -15,15 +16,29 @@ final class RedisSubscriber: @unchecked Sendable {
     }
     /// Keyed by the bytes of the name: equal text in another Unicode form is another channel.
     private var channels: [[UInt8]: Channel] = [:]
-    private var waiters: [UInt64: (UnsafeContinuation<Bool, Never>, EventLoop.TimerToken)] = [:]
+    private let waiters: LoopWaiters
     private var nextID: UInt64 = 0
     private var pingTimer: EventLoop.TimerToken?
     private var bytesAtPing: UInt64 = 0
 
-    init(loop: EventLoop, address: RedisAddress, configuration: RedisClientConfiguration) {
+    /// How soon a server that went silent is left, where there are others.
+    private static let otherServersPingMilliseconds: Int64 = 1000
+
+    /// - Parameter knownNodes: of a cluster; any of them will do, since each hears what is published on the others.
+    init(
+        loop: EventLoop, address: RedisAddress, configuration: RedisClientConfiguration,
+        knownNodes: (() -> [RedisHost])?
+    ) {
         self.loop = loop
-        self.configuration = configuration
+        waiters = LoopWaiters(loop: loop)
         link = RedisLink(loop: loop, address: address, configuration: configuration)
+        link.knownNodes = knownNodes
+        switch address.endpoint {
+        case .unix, .tcp: pingMilliseconds = configuration.subscriptionPingMilliseconds
+        case .sentinel, .cluster:
+            pingMilliseconds = min(configuration.subscriptionPingMilliseconds, Self.otherServersPingMilliseconds)
+        }
+        self.configuration = configuration
         link.onStateChange = { [weak self] state in self?.changed(to: state) }
         link.start()
     }
@@ -48,17 +63,10 @@ final class RedisSubscriber: @unchecked Sendable {
     }
 
     func waitUntilSubscribed(milliseconds: Int64) async -> Bool {
-        await withUnsafeContinuation { continuation in
-            // Not sooner: entering this closure may cost a hop.
-            if isSubscribed { return continuation.resume(returning: true) }
-            if case .closed = link.state { return continuation.resume(returning: false) }
-            if channels.isEmpty { return continuation.resume(returning: false) }
-            let id = nextID
-            nextID += 1
-            let timer = loop.schedule(afterMilliseconds: milliseconds) { [weak self] in
-                self?.waiters.removeValue(forKey: id)?.0.resume(returning: false)
-            }
-            waiters[id] = (continuation, timer)
+        await waiters.wait(milliseconds: milliseconds) {
+            if isSubscribed { return true }
+            if case .closed = link.state { return false }
+            return channels.isEmpty ? false : nil
         }
     }
 
@@ -71,7 +79,7 @@ final class RedisSubscriber: @unchecked Sendable {
         if channels[key]?.listeners.isEmpty == true {
             channels[key] = nil
             send("UNSUBSCRIBE", [key])
-            if channels.isEmpty { wake(false) } else if isSubscribed { wake(true) }
+            if channels.isEmpty { waiters.wake(false) } else if isSubscribed { waiters.wake(true) }
         }
     }
 
@@ -94,7 +102,7 @@ final class RedisSubscriber: @unchecked Sendable {
             let ending = channels.values.flatMap { $0.listeners.values }
             channels = [:]
             for listener in ending { listener.finish() }
-            wake(false)
+            waiters.wake(false)
         case .connecting: break
         }
     }
@@ -114,17 +122,8 @@ final class RedisSubscriber: @unchecked Sendable {
             for listener in listeners { listener.yield(payload) }
         case "subscribe":
             channels[key]?.confirmed = true
-            if isSubscribed { wake(true) }
+            if isSubscribed { waiters.wake(true) }
         default: break
-        }
-    }
-
-    private func wake(_ subscribed: Bool) {
-        let waiting = waiters
-        waiters = [:]
-        for (_, (continuation, timer)) in waiting {
-            loop.cancel(timer)
-            continuation.resume(returning: subscribed)
         }
     }
 
@@ -135,7 +134,7 @@ final class RedisSubscriber: @unchecked Sendable {
         stopPing()
         bytesAtPing = link.connection?.receivedBytes ?? 0
         send("PING")
-        pingTimer = loop.schedule(afterMilliseconds: configuration.subscriptionPingMilliseconds) { [weak self] in
+        pingTimer = loop.schedule(afterMilliseconds: pingMilliseconds) { [weak self] in
             guard let self, let connection = link.connection else { return }
             pingTimer = nil
             if connection.receivedBytes == bytesAtPing {

@@ -25,8 +25,10 @@ package enum QueueConnection {
         return try await loop.run {
             let client = RedisClient(loop: loop, address: address, configuration: configuration)
             guard await client.waitUntilConnected(milliseconds: connectMilliseconds) else {
+                var reason = "no connection within \(connectMilliseconds) ms"
+                if case .disconnected(let error) = client.state { reason = error.message }
                 await client.close()
-                throw ServiceError(.dependencyAway, "redis is away at \(address)")
+                throw ServiceError(.dependencyAway, "redis is away at \(address) (RATCHET_REDIS_URL): \(reason)")
             }
             if !unchecked {
                 let problems = try await RedisRequirements.problems(client, durability: durability)
@@ -39,6 +41,11 @@ package enum QueueConnection {
             }
             do {
                 try await QueueSeed(client: client, keys: keys).checkShape()
+            } catch let error as RedisError where error.code == .server("MOVED") {
+                await client.close()
+                throw ServiceError(
+                    .configuration,
+                    "RATCHET_REDIS_URL names one node of a cluster: write redis-cluster://host:port,host:port instead")
             } catch let error as QueueSeed.Mismatch {
                 await client.close()
                 throw ServiceError(.configuration, error.message)

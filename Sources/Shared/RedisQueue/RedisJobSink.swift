@@ -28,12 +28,16 @@ package final class RedisJobSink: JobSink, @unchecked Sendable {
     package private(set) var calls: Int64 = 0
     package private(set) var accepted: Int64 = 0
     package private(set) var unavailable: Int64 = 0
+    /// Refused by the shed level or a full backlog, and by a drain.
+    package private(set) var shed: Int64 = 0
+    package private(set) var draining: Int64 = 0
     /// Writes that wait for Redis now.
     package private(set) var waiting = 0
 
     private struct Pending {
         let job: NewJob
-        let limitKey: String?
+        /// Nil for none, or once it was charged elsewhere.
+        var limitKey: String?
         let deadlineNanoseconds: Int64
         let continuation: UnsafeContinuation<AcceptResult, Never>
     }
@@ -51,6 +55,8 @@ package final class RedisJobSink: JobSink, @unchecked Sendable {
     private static let replicationMilliseconds: Int64 = 1000
     /// Most writes one call carries: 64 × 20 µs keeps the slowest script near 1 ms.
     private static let mostPerCall = 64
+    /// Beyond so many bytes no write is added to a call, for the same reason; one alone may be larger.
+    private static let mostBytesPerCall = 256 << 10
 
     /// - Parameters:
     ///   - loop: the loop on which `accept` is called and `client` lives.
@@ -90,7 +96,9 @@ package final class RedisJobSink: JobSink, @unchecked Sendable {
         switch result {
         case .accepted: accepted += 1
         case .unavailable: unavailable += 1
-        case .limited, .shed: break
+        case .shed: shed += 1
+        case .draining: draining += 1
+        case .limited: break
         }
         return result
     }
@@ -110,19 +118,73 @@ package final class RedisJobSink: JobSink, @unchecked Sendable {
     /// Sends what waits for one partition, call after call, until nothing does.
     private func drain(_ partition: Int) async {
         while !pending[partition].isEmpty {
-            let batch = Array(pending[partition].prefix(Self.mostPerCall))
+            let batch = nextBatch(partition)
             pending[partition].removeFirst(batch.count)
             let now = loop.time.monotonicNanoseconds
             // The oldest waits shortest: its deadline holds for the call, so nobody is answered too late.
             let left = (batch[0].deadlineNanoseconds - now) / 1_000_000
             let results =
                 left > 0
-                ? await send(batch, partition, timeoutMilliseconds: left)
+                ? await charged(batch, partition, timeoutMilliseconds: left)
                 : Array(repeating: .unavailable("redis did not answer in time"), count: batch.count)
             waiting -= batch.count
             for (entry, result) in zip(batch, results) { entry.continuation.resume(returning: result) }
         }
         underWay[partition] = false
+    }
+
+    /// As many of the oldest as one call carries, by number and by bytes.
+    private func nextBatch(_ partition: Int) -> [Pending] {
+        var bytes = 0
+        let batch = pending[partition].prefix(Self.mostPerCall).prefix { entry in
+            defer { bytes += entry.job.payload.count }
+            return bytes < Self.mostBytesPerCall
+        }
+        return Array(batch)
+    }
+
+    /// Sends a batch, and before that charges what the script can't reach: in a cluster the limits that jobs of several
+    /// partitions share, which lie on other nodes.
+    private func charged(_ batch: [Pending], _ partition: Int, timeoutMilliseconds: Int64) async -> [AcceptResult] {
+        guard client.isCluster, batch.contains(where: { $0.job.limit?.isShared == true }) else {
+            return await send(batch, partition, timeoutMilliseconds: timeoutMilliseconds)
+        }
+        var batch = batch
+        var results = [AcceptResult?](repeating: nil, count: batch.count)
+        let shared = batch.indices.filter { batch[$0].job.limit?.isShared == true }
+        for (key, indices) in Dictionary(grouping: shared, by: { batch[$0].limitKey ?? "" }) {
+            let answers = await charge(key, indices.map { batch[$0] }, timeoutMilliseconds)
+            for (index, refusal) in zip(indices, answers) {
+                results[index] = refusal
+                batch[index].limitKey = nil
+            }
+        }
+        let passing = batch.indices.filter { results[$0] == nil }
+        guard !passing.isEmpty else { return results.compactMap { $0 } }
+        let sent = await send(passing.map { batch[$0] }, partition, timeoutMilliseconds: timeoutMilliseconds)
+        for (index, result) in zip(passing, sent) { results[index] = result }
+        return results.compactMap { $0 }
+    }
+
+    /// - Returns: why each of them may not pass, or nil.
+    private func charge(
+        _ key: String, _ entries: [Pending], _ timeoutMilliseconds: Int64
+    ) async -> [AcceptResult?] {
+        do {
+            let answer = try await client.evaluate(
+                QueueScripts.limit, keys: [.text(key)],
+                arguments: [.integer(Int64(entries.count)), .integer(Int64(entries[0].job.limit?.perMinute ?? 1))],
+                timeoutMilliseconds: timeoutMilliseconds)
+            guard let items = answer.elements, items.count == entries.count else {
+                return entries.map { _ in .unavailable("redis answered in another form") }
+            }
+            return items.map { item in
+                let seconds = Int(item.int64 ?? 1)
+                return seconds == 0 ? nil : .limited(retryAfterSeconds: seconds)
+            }
+        } catch {
+            return entries.map { _ in .unavailable("redis: \(error.message)") }
+        }
     }
 
     private func send(_ batch: [Pending], _ partition: Int, timeoutMilliseconds: Int64) async -> [AcceptResult] {
@@ -150,8 +212,20 @@ package final class RedisJobSink: JobSink, @unchecked Sendable {
             arguments.append(.integer(Int64(job.shedding.rawValue)))
         }
         do {
-            let answer = try await client.evaluate(
-                QueueScripts.accept, keys: callKeys, arguments: arguments, timeoutMilliseconds: timeoutMilliseconds)
+            let answer: RedisValue
+            var isReplicated = true
+            if configuration.replicas > 0 {
+                let outcome = try await client.evaluate(
+                    QueueScripts.accept, keys: callKeys, arguments: arguments,
+                    untilReplicasHaveIt: configuration.replicas,
+                    withinMilliseconds: min(Self.replicationMilliseconds, timeoutMilliseconds),
+                    timeoutMilliseconds: timeoutMilliseconds)
+                answer = outcome.reply
+                isReplicated = outcome.replicas >= configuration.replicas
+            } else {
+                answer = try await client.evaluate(
+                    QueueScripts.accept, keys: callKeys, arguments: arguments, timeoutMilliseconds: timeoutMilliseconds)
+            }
             guard let items = answer.elements else {
                 return Array(repeating: .unavailable("the queue is not seeded yet"), count: batch.count)
             }
@@ -159,24 +233,15 @@ package final class RedisJobSink: JobSink, @unchecked Sendable {
                 return Array(repeating: .unavailable("redis answered in another form"), count: batch.count)
             }
             let results = items.map(Self.result)
-            return configuration.replicas > 0 ? try await replicated(results, partition) : results
+            return isReplicated ? results : results.map(Self.unreplicated)
         } catch {
             return Array(repeating: .unavailable("redis: \(error.message)"), count: batch.count)
         }
     }
 
-    /// Waits until enough replicas have the batch. Without them its writes are not accepted, though they are stored:
-    /// sent again, they merge with themselves.
-    private func replicated(
-        _ results: [AcceptResult], _ partition: Int
-    ) async throws(RedisError) -> [AcceptResult] {
-        let stored: (AcceptResult) -> Bool = { if case .accepted = $0 { true } else { false } }
-        guard results.contains(where: stored) else { return results }
-        let answer = try await client.command([
-            "WAIT", .integer(Int64(configuration.replicas)), .integer(Self.replicationMilliseconds),
-        ])
-        guard (answer.int64 ?? 0) < configuration.replicas else { return results }
-        return results.map { stored($0) ? .unavailable("too few replicas have the write") : $0 }
+    /// Without enough replicas a write is not accepted, though it is stored: sent again, it merges with itself.
+    private static func unreplicated(_ result: AcceptResult) -> AcceptResult {
+        if case .accepted = result { .unavailable("too few replicas have the write") } else { result }
     }
 
     private static func result(_ item: RedisValue) -> AcceptResult {
@@ -187,6 +252,7 @@ package final class RedisJobSink: JobSink, @unchecked Sendable {
         switch first {
         case UInt8(ascii: "L"): return .limited(retryAfterSeconds: max(1, Int(text) ?? 1))
         case UInt8(ascii: "S"): return .shed
+        case UInt8(ascii: "D"): return .draining
         default:
             guard let stamp = Int64(String(decoding: bytes, as: UTF8.self)) else {
                 return .unavailable("redis answered in another form")

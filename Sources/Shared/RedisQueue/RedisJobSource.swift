@@ -65,19 +65,26 @@ package final class RedisJobSource: JobSource, @unchecked Sendable {
     var looked: [String: String] = [:]
     private(set) var stopping = false
     private let waiter: RedisClient
+    /// Blocking reads under way: 0 for all partitions together or, in a cluster, one a partition.
+    private var waits: Set<Int> = []
+    /// Opened by the first wait that ends.
+    private var wake: UnsafeContinuation<Void, Never>?
 
     /// Blocking reads last this long at the most; then everything is looked at, since after a wipe a new stream may
     /// have lower ids than the last seen.
     private static let blockMilliseconds: Int64 = 1000
     /// Pause before asking again a queue that refused or was away.
     private static let refusedMilliseconds: Int64 = 200
+    /// A reply ends about here: Redis works on nothing else while it writes one, and 256 jobs of the greatest size would
+    /// take it tens of milliseconds.
+    private static let bytesPerFetch: Int64 = 512 << 10
     /// Fewest entries asked of a stream at once.
     private static let fewestPerStream = 16
 
     /// - Parameters:
     ///   - loop: the loop on which every method is called and both clients live.
-    ///   - client: for commands; `waiter`: a connection of its own for blocking reads, with a command timeout above
-    ///     two seconds.
+    ///   - client: for commands; `waiter`: connections of its own for blocking reads, one a slot in a cluster, with a
+    ///     command timeout above two seconds.
     ///   - consumer: this process' unique name, the same as its `live:` key.
     package init(
         loop: EventLoop, client: RedisClient, waiter: RedisClient, keys: QueueKeys, stage: Stage, consumer: String
@@ -138,7 +145,8 @@ package final class RedisJobSource: JobSource, @unchecked Sendable {
                 takenOver += jobs
                 continue
             }
-            allowed += await unlessPaused(jobs, Set(items.dropFirst().compactMap { $0.elements?.first?.text }))
+            let pauses = items.dropFirst().compactMap(\.elements).filter { $0.last?.text == "pause" }
+            allowed += await unlessPaused(jobs, Set(pauses.compactMap { $0.first?.text }))
         }
         if allowed.isEmpty && !takenOver.isEmpty {
             await loop.sleep(milliseconds: Self.refusedMilliseconds)
@@ -234,12 +242,13 @@ package final class RedisJobSource: JobSource, @unchecked Sendable {
                 QueueScripts.fetch, keys: [.text(keys.meta(stream.partition)), .text(stream.key)],
                 arguments: [
                     .text(QueueKeys.group), .text(consumer), .integer(Int64(count)), .text(stream.lane.name),
+                    .integer(Self.bytesPerFetch),
                 ])
         } catch {
             deliveriesInDoubt = true
             return .failed
         }
-        guard let parts = answer.elements, parts.count == 3, let entries = parts[0].elements,
+        guard let parts = answer.elements, parts.count == 4, let entries = parts[0].elements,
             let lastID = parts[1].text
         else { return answer.text == "paused" ? .refused : .unseeded }
         var jobs: [FetchedJob] = []
@@ -250,7 +259,7 @@ package final class RedisJobSource: JobSource, @unchecked Sendable {
         }
         jobs = await unlessPaused(jobs, Set(parts[2].elements?.compactMap(\.text) ?? []))
         counters.fetched[stream.lane, default: 0] += Int64(jobs.count)
-        return .entries(jobs, lastID: lastID, full: entries.count >= count)
+        return .entries(jobs, lastID: lastID, full: parts[3].int64 == 1)
     }
 
     /// Reads an entry; one that is not of our form is buried at once.
@@ -280,34 +289,47 @@ package final class RedisJobSource: JobSource, @unchecked Sendable {
         "\(partition)/\(lane.rawValue)/\(id)"
     }
 
-    /// Waits until a stream has an entry after the last one seen there, at most about a second. A paused lane is not
-    /// waited for: what lies there would end the wait at once, again and again.
+    /// Waits until a stream has an entry after the last one seen there, at most about a second. In a cluster one read
+    /// can't span partitions: each has its own, the first that ends ends the wait, and the others go on beside the work.
     private func waitForEntries() async {
-        let awaited = streams.filter { $0.refusedAt == nil }
-        guard !awaited.isEmpty else {
-            await loop.sleep(milliseconds: Self.refusedMilliseconds)
-            markAllReady()
-            return
+        let groups = waiter.isCluster ? Array(0..<keys.partitions) : [0]
+        await withUnsafeContinuation { (continuation: UnsafeContinuation<Void, Never>) in
+            wake = continuation
+            for group in groups where !waits.contains(group) {
+                waits.insert(group)
+                loop.spawn { await self.wait(group) }
+            }
         }
-        let wait = awaited.count < streams.count ? Self.refusedMilliseconds : Self.blockMilliseconds
-        var command: [RedisArgument] = ["XREAD", "COUNT", "1", "BLOCK", .integer(wait), "STREAMS"]
-        command.append(contentsOf: awaited.map { .text($0.key) })
-        command.append(contentsOf: awaited.map { .text($0.lastID) })
-        guard let answer = try? await waiter.command(command) else {
-            if !stopping { await loop.sleep(milliseconds: Self.refusedMilliseconds) }
-            markAllReady()
-            return
-        }
-        guard let found = answer.elements, !found.isEmpty else {
-            markAllReady()
-            return
-        }
-        let names = Set(found.compactMap { $0.elements?.first?.text })
-        for index in streams.indices where names.contains(streams[index].key) { streams[index].ready = true }
     }
 
-    private func markAllReady() {
-        for index in streams.indices { streams[index].ready = true }
+    /// One blocking read. Its streams are ready when it says so, and all of its group when it says nothing. A paused
+    /// lane is not waited for: what lies there would end the wait at once, again and again.
+    private func wait(_ group: Int) async {
+        let isOfGroup = { (stream: Stream) in !self.waiter.isCluster || stream.partition == group }
+        let all = streams.filter(isOfGroup)
+        let awaited = all.filter { $0.refusedAt == nil }
+        var found: Set<String>?
+        if awaited.isEmpty {
+            await loop.sleep(milliseconds: Self.refusedMilliseconds)
+        } else {
+            let wait = awaited.count < all.count ? Self.refusedMilliseconds : Self.blockMilliseconds
+            var command: [RedisArgument] = ["XREAD", "COUNT", "1", "BLOCK", .integer(wait), "STREAMS"]
+            command.append(contentsOf: awaited.map { .text($0.key) })
+            command.append(contentsOf: awaited.map { .text($0.lastID) })
+            if let answer = try? await waiter.command(command) {
+                if let items = answer.elements, !items.isEmpty {
+                    found = Set(items.compactMap { $0.elements?.first?.text })
+                }
+            } else if !stopping {
+                await loop.sleep(milliseconds: Self.refusedMilliseconds)
+            }
+        }
+        for index in streams.indices where isOfGroup(streams[index]) {
+            if found?.contains(streams[index].key) ?? true { streams[index].ready = true }
+        }
+        waits.remove(group)
+        wake?.resume()
+        wake = nil
     }
 
     // MARK: - Stop

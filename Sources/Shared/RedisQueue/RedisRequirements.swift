@@ -19,20 +19,43 @@ package enum RedisRequirements {
         package let message: String
         /// The command that mends it now; it belongs into redis.conf as well.
         package let remedy: String
+
+        /// The same, of one node of a cluster.
+        fileprivate func of(_ node: String?) -> Problem {
+            guard let node else { return self }
+            // The last colon: an IPv6 address has more.
+            let parts = node.split(separator: ":")
+            let host = parts.dropLast().joined(separator: ":").filter { $0 != "[" && $0 != "]" }
+            return Problem(
+                message: "\(node): \(message)",
+                remedy: remedy.replacing("redis-cli ", with: "redis-cli -h \(host) -p \(parts.last ?? "") "))
+        }
     }
 
-    /// Asks Redis for its settings.
+    /// Asks Redis for its settings, every primary of a cluster for its own.
     /// - Throws: `RedisError`; a server that hides CONFIG answers an error too, see RATCHET_REDIS_UNCHECKED.
     package static func problems(_ client: RedisClient, durability: Durability) async throws(RedisError) -> [Problem] {
         let names: [RedisArgument] = [
             "maxmemory", "maxmemory-policy", "appendonly", "appendfsync", "no-appendfsync-on-rewrite",
+            "cluster-enabled",
         ]
-        let items = try await client.command(["CONFIG", "GET"] + names).elements ?? []
-        var values: [String: String] = [:]
-        for index in stride(from: 0, to: items.count - 1, by: 2) {
-            if let name = items[index].text { values[name] = items[index + 1].text }
+        var found: [Problem] = []
+        for server in try await client.everyPrimary(["CONFIG", "GET"] + names) {
+            let items = try server.reply.get().elements ?? []
+            var values: [String: String] = [:]
+            for index in stride(from: 0, to: items.count - 1, by: 2) {
+                if let name = items[index].text { values[name] = items[index + 1].text }
+            }
+            if !client.isCluster && values["cluster-enabled"] == "yes" {
+                return [
+                    Problem(
+                        message: "this redis is one node of a cluster, and holds only a part of the queue",
+                        remedy: "RATCHET_REDIS_URL=redis-cluster://host:port,host:port with some of its nodes")
+                ]
+            }
+            found += problems(values, durability: durability).map { $0.of(server.node) }
         }
-        return problems(values, durability: durability)
+        return found
     }
 
     static func problems(_ values: [String: String], durability: Durability) -> [Problem] {

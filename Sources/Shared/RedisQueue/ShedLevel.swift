@@ -43,19 +43,27 @@ package struct ShedLevel: Sendable {
         return max(byMemory, byAge)
     }
 
-    /// Asks Redis for its memory and its lanes.
+    /// Asks Redis for its memory and its lanes. Of a cluster the fullest node counts: writes spread over all.
     package func load() async throws(RedisError) -> Load {
-        let info = try await client.command(["INFO", "memory"]).text ?? ""
+        var memory = 0.0
+        for server in try await client.everyPrimary(["INFO", "memory"]) {
+            memory = max(memory, Self.memory(try server.reply.get().text ?? ""))
+        }
+        let lanes = try await QueueStatistics(client: client, keys: keys).lanes()
+        return Load(
+            memory: memory,
+            oldestMilliseconds: lanes.compactMap(\.oldestWaitingMilliseconds).max() ?? 0)
+    }
+
+    /// The share of maxmemory that is used, from the lines of INFO.
+    private static func memory(_ info: String) -> Double {
         var values: [Substring: Double] = [:]
         for line in info.split(whereSeparator: \.isNewline) {
             let parts = line.split(separator: ":", maxSplits: 1)
             if parts.count == 2, let value = Double(parts[1]) { values[parts[0]] = value }
         }
         let most = values["maxmemory"] ?? 0
-        let lanes = try await QueueStatistics(client: client, keys: keys).lanes()
-        return Load(
-            memory: most > 0 ? (values["used_memory"] ?? 0) / most : 0,
-            oldestMilliseconds: lanes.compactMap(\.oldestWaitingMilliseconds).max() ?? 0)
+        return most > 0 ? (values["used_memory"] ?? 0) / most : 0
     }
 
     /// Measures and writes the level of every partition.

@@ -20,11 +20,27 @@ enum AddressText {
             let database = parts.count == 2 ? rest(of: String(parts[1]), after: "db=").map(String.init) : "0"
             return parts[0].utf8.count > 1 && parts[0].first == "/" && isNumber(database) ? text : nil
         }
-        guard let address = rest(of: text, after: "redis://") else { return nil }
-        let afterUser = afterLogin(address)
-        let parts = afterUser.split(separator: "/", maxSplits: 1, omittingEmptySubsequences: false)
-        guard parts.count == 1 || parts[1].isEmpty || isNumber(String(parts[1])) else { return nil }
-        return hostAndPort(parts[0]) ? text : nil
+        if let address = rest(of: text, after: "redis://") {
+            let parts = afterLogin(address).split(separator: "/", maxSplits: 1, omittingEmptySubsequences: false)
+            return hostAndPort(parts[0]) && isDatabase(parts.dropFirst().first) ? text : nil
+        }
+        if let address = rest(of: text, after: "redis-sentinel://") {
+            let parts = afterLogin(address).split(separator: "/", maxSplits: 2, omittingEmptySubsequences: false)
+            guard parts.count > 1, !parts[1].isEmpty, isDatabase(parts.dropFirst(2).first) else { return nil }
+            return hostsAndPorts(parts[0]) ? text : nil
+        }
+        guard let address = rest(of: text, after: "redis-cluster://") else { return nil }
+        let parts = afterLogin(address).split(separator: "/", maxSplits: 1, omittingEmptySubsequences: false)
+        return hostsAndPorts(parts[0]) && (parts.count == 1 || parts[1].isEmpty || parts[1] == "0") ? text : nil
+    }
+
+    /// What follows a slash, if there is one.
+    private static func isDatabase(_ text: Substring?) -> Bool {
+        text.map { $0.isEmpty || isNumber(String($0)) } ?? true
+    }
+
+    private static func hostsAndPorts(_ list: Substring) -> Bool {
+        list.split(separator: ",", omittingEmptySubsequences: false).allSatisfy { hostAndPort($0) }
     }
 
     private static func afterLogin(_ address: Substring) -> Substring {
@@ -54,7 +70,9 @@ enum AddressText {
     }
 
     private static func isURI(_ text: String) -> Bool {
-        ["redis://", "unix://", "postgresql://", "postgres://"].contains { text.utf8.starts(with: $0.utf8) }
+        ["redis://", "redis-sentinel://", "redis-cluster://", "unix://", "postgresql://", "postgres://"].contains {
+            text.utf8.starts(with: $0.utf8)
+        }
     }
 
     /// Hides everything between the user's name and the last `@`, and every parameter that isn't known as harmless. A

@@ -51,11 +51,15 @@ package struct SettingsTable: Sendable {
 
     let redis = SettingTopic("Redis")
     package let redisURL: Setting<String> = .parsed(
-        "RATCHET_REDIS_URL", "unix://[[user]:password@]/path[?db=n] or redis://[[user]:password@]host[:port][/n]",
+        "RATCHET_REDIS_URL",
+        "unix://[[user]:password@]/path[?db=n], redis://[[user]:password@]host[:port][/n],"
+            + " redis-sentinel://[[user]:password@]host[:port],host[:port]/name[/n]"
+            + " or redis-cluster://[[user]:password@]host[:port],host[:port]",
         example: "redis://127.0.0.1:6379",
         default: .byMode(
             production: "unix:///run/redis/redis-server.sock", development: "unix://$RATCHET_DATA/redis.sock"),
-        readBy: .everyone, secrecy: .address, "the Redis that holds the queue", parse: AddressText.redis)
+        readBy: .everyone, secrecy: .address,
+        "the Redis that holds the queue: one server, what sentinels watch, or a cluster", parse: AddressText.redis)
     package let keyPrefix: Setting<String> = .parsed(
         "RATCHET_KEY_PREFIX", "1 to 64 printable ASCII characters without spaces and braces", example: "ratchet:",
         default: "ratchet:", readBy: .everyone, "starts every Redis key; one installation, one prefix"

@@ -209,6 +209,16 @@ package enum DeadLetters {
         return states
     }
 
+    /// How many wait for a decision, by lane; lanes without any are absent.
+    package static func countByLane(_ connection: PostgresConnection) async throws(PostgresError) -> [String: Int64] {
+        var counts: [String: Int64] = [:]
+        let rows = try await connection.query(
+            "SELECT lane, count(*) AS n FROM dead_letters WHERE state = 'dead' GROUP BY lane", []
+        ).rows
+        for row in rows { counts[try row.string("lane")] = try row.int64("n") }
+        return counts
+    }
+
     /// The letters of one job, newest first, without their payloads; ten at the most.
     package static func of(
         partition: Int, stamp: Int64, _ connection: PostgresConnection

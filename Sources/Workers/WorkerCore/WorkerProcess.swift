@@ -44,7 +44,7 @@ package struct WorkerProcess: Sendable {
             loop: loop, address: client.address,
             configuration: RedisClientConfiguration(
                 commandTimeoutMilliseconds: Self.waiterTimeoutMilliseconds, connectionWaitMilliseconds: 1000,
-                clientName: context.livenessName))
+                clientName: context.livenessName, connectionPerSlot: true))
         let live = LiveProcess(name: context.livenessName, loop: loop, client: client, keys: keys)
         await live.beat()
         let source = RedisJobSource(

@@ -23,6 +23,12 @@ struct WriterMain {
             context.operations.addReadiness("postgres") { await schemaHealth(reads) }
             let worker = try await WorkerProcess.start(context, .write, loop)
             try await fixPartitions(context, reads, loop)
+            context.operations.addReadiness("intake") {
+                let health = try? await loop.run {
+                    await IntakeHealth(client: worker.client, keys: worker.keys).health()
+                }
+                return health ?? .good
+            }
             let metrics = WriterMetrics(context.metrics)
             let devices = KnownDevices(client: worker.client, keys: worker.keys)
             let handler = WriteHandler(loop: loop, postgres: writes, devices: devices) { metrics.add($0) }

@@ -22,8 +22,8 @@ final class ChaosLedger: Sendable {
         var nextPerson = 0
         var window = 0
         var people: [Person] = []
-        /// Monotonic nanoseconds of each acknowledgement, in order, and of its request.
-        var acknowledged: [(sent: Int64, at: Int64)] = []
+        /// Monotonic nanoseconds of each acknowledgement, in order, of its request, and of the call's first one.
+        var acknowledged: [(first: Int64, sent: Int64, at: Int64)] = []
         var refused = 0
         var broken = 0
         var ending = false
@@ -64,11 +64,21 @@ final class ChaosLedger: Sendable {
     func firstAcknowledgement(ofRequestsAfter moment: Int64) -> Int64? {
         state.withLock { state in
             var first: Int64?
-            for (sent, at) in state.acknowledged.reversed() {
+            for (_, sent, at) in state.acknowledged.reversed() {
                 guard at >= moment else { break }
                 if sent >= moment { first = at }
             }
             return first
+        }
+    }
+
+    /// How long the unluckiest call had to be sent again and again, of those acknowledged after a moment: nanoseconds,
+    /// from that moment at the earliest.
+    func longestWait(after moment: Int64) -> Int64 {
+        state.withLock { state in
+            state.acknowledged.reduce(0) { longest, call in
+                call.at < moment ? longest : max(longest, call.at - max(call.first, moment))
+            }
         }
     }
 
@@ -111,6 +121,7 @@ final class ChaosLedger: Sendable {
     /// - Returns: nil when the test was abandoned.
     private func send(_ call: Workload.Call, _ poster: Poster, _ loop: EventLoop) async throws -> Entry? {
         var attempts = 0
+        let began = time.monotonicNanoseconds
         while !state.withLock({ $0.abandoned }) {
             do {
                 attempts += 1
@@ -122,7 +133,7 @@ final class ChaosLedger: Sendable {
                     }
                     let now = time.monotonicNanoseconds
                     let window = state.withLock { state in
-                        state.acknowledged.append((sent, now))
+                        state.acknowledged.append((began, sent, now))
                         return state.window
                     }
                     return Entry(attempts: attempts, window: window)
