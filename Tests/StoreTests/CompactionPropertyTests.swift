@@ -270,7 +270,7 @@ private struct ShownModel {
                 removed += try await CompactionTests.compact(before: Self.cutoff, rows: rows, connection)
             }
             try await check("compacted")
-            removed += try await CompactionTests.compact(before: Self.cutoff, connection)
+            removed += try await CompactionTests.compact(before: Self.cutoff, rows: 100_000, connection)
             try await check("compacted in one step")
             for model in models {
                 #expect(try await Self.rows(model.organization, connection) == model.kept(cutoff: Self.cutoff))
@@ -284,7 +284,7 @@ private struct ShownModel {
             try await check("delivered again, with later ones")
             #expect(try await CompactionTests.compact(before: Self.cutoff, rows: 40, connection) > 0)
             // A short page may not show why a proven row can go; a page of everything does.
-            try await CompactionTests.compact(before: Self.cutoff, connection)
+            try await CompactionTests.compact(before: Self.cutoff, rows: 100_000, connection)
             try await check("compacted again")
             for model in models {
                 #expect(try await Self.rows(model.organization, connection) == model.kept(cutoff: Self.cutoff))

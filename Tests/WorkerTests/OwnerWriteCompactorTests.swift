@@ -7,7 +7,6 @@ import Service
 import Store
 import TestSupport
 import Testing
-import Wire
 
 @testable import Writer
 
@@ -59,13 +58,8 @@ import Wire
         func write(_ purchase: String, daysAgo: Int64) async throws {
             let first = time.wallMicroseconds - daysAgo * OwnerWriteCompactorTests.day
             let writes = (0..<5).map { index in
-                StampedWrite(
-                    organization: "demo", stamp: first + Int64(index) * 60_000_000,
-                    content: .attribute(
-                        AttributeWrite(
-                            appUserID: "u", bundleID: "com.example.app", store: .appStore,
-                            originalTransactionID: purchase, productID: nil, evidence: .none,
-                            proof: WriteProof(attested: false))))
+                SampleWrite.attribute(
+                    "u", purchase, at: first + Int64(index) * 60_000_000, organization: "demo")
             }
             try await loop.run {
                 try await postgres.withConnection { connection throws(PostgresError) in
@@ -148,8 +142,8 @@ import Wire
         }
         try await bench.work()
         #expect(try await bench.rows() == 5)
-        // A backlog of more than a day.
-        let old = bench.time.wallMilliseconds - Self.dayMilliseconds - 1
+        // A backlog of more than a day; its age is known to the second.
+        let old = bench.time.wallMilliseconds - Self.dayMilliseconds - 10_000
         try await bench.loop.run {
             _ = try await bench.client.command(["DEL", .text(bench.keys.parked(1, .write))])
             _ = try await bench.client.command([

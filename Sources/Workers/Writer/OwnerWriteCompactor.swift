@@ -88,7 +88,7 @@ struct OwnerWriteCompactor: Sendable {
     /// a backlog.
     private func queueHoldsOldWork() async throws(RedisError) -> Bool {
         let old = (loop.time.wallMicroseconds - Self.oldWorkMicroseconds) / 1000
-        if try await orders.list().contains(where: { $0.at < old }) { return true }
+        if try await orders.list().contains(where: { $0.action == .pause && $0.at < old }) { return true }
         return try await queue.lanes().contains {
             $0.parked > 0 || loop.time.wallMilliseconds - ($0.oldestWaitingMilliseconds ?? 0) < old
         }
