@@ -4,7 +4,7 @@ internal import Redis
 
 extension RedisJobSource {
     /// Most bytes one settle call carries: Redis works on nothing else meanwhile.
-    private static let mostBytesPerCall = 1 << 20
+    private static let mostBytesPerCall = 512 << 10
     /// First pause after a failed settle; doubled up to the cap.
     private static let retryMilliseconds: Int64 = 50
     private static let retryCapMilliseconds: Int64 = 1000
@@ -54,9 +54,10 @@ extension RedisJobSource {
         let job = settlement.job
         let id = RedisArgument.text(job.entryID)
         let stamp = RedisArgument.integer(job.header.stamp)
+        let owner = RedisArgument.text("\(job.header.kind.rawValue)|\(job.header.organization)")
         switch settlement.action {
         case .done:
-            return (["done", id, .text(job.header.organization), stamp], 64)
+            return (["done", id, owner, stamp], 64)
         case .forward(let lane, let payload):
             var header = job.header
             header.attempts = 0
@@ -76,7 +77,7 @@ extension RedisJobSource {
         case .dead(let reason, let text):
             return (
                 [
-                    "dead", id, .text(job.header.organization), stamp, .text(job.header.encoded),
+                    "dead", id, owner, stamp, .text(job.header.encoded),
                     .bytes(job.payload), .text(reason), .bytes(deadText(text)),
                 ], job.payload.count + 128 + deadTextBytes
             )
@@ -119,7 +120,7 @@ extension RedisJobSource {
     func buryMalformed(_ stream: Stream, id: String, header: [UInt8], payload: [UInt8]) async {
         await send(
             [
-                "dead", .text(id), "", "0", .bytes(header), .bytes(payload), "malformed",
+                "dead", .text(id), "|", "0", .bytes(header), .bytes(payload), "malformed",
                 "the entry has no readable header",
             ], stream.partition, stream.lane)
     }

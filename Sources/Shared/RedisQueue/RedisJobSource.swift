@@ -75,6 +75,9 @@ package final class RedisJobSource: JobSource, @unchecked Sendable {
     private static let blockMilliseconds: Int64 = 1000
     /// Pause before asking again a queue that refused or was away.
     private static let refusedMilliseconds: Int64 = 200
+    /// A reply ends about here: Redis works on nothing else while it writes one, and 256 jobs of the greatest size would
+    /// take it tens of milliseconds.
+    private static let bytesPerFetch: Int64 = 512 << 10
     /// Fewest entries asked of a stream at once.
     private static let fewestPerStream = 16
 
@@ -142,7 +145,8 @@ package final class RedisJobSource: JobSource, @unchecked Sendable {
                 takenOver += jobs
                 continue
             }
-            allowed += await unlessPaused(jobs, Set(items.dropFirst().compactMap { $0.elements?.first?.text }))
+            let pauses = items.dropFirst().compactMap(\.elements).filter { $0.last?.text == "pause" }
+            allowed += await unlessPaused(jobs, Set(pauses.compactMap { $0.first?.text }))
         }
         if allowed.isEmpty && !takenOver.isEmpty {
             await loop.sleep(milliseconds: Self.refusedMilliseconds)
@@ -253,12 +257,13 @@ package final class RedisJobSource: JobSource, @unchecked Sendable {
                 QueueScripts.fetch, keys: [.text(keys.meta(stream.partition)), .text(stream.key)],
                 arguments: [
                     .text(QueueKeys.group), .text(consumer), .integer(Int64(count)), .text(stream.lane.name),
+                    .integer(Self.bytesPerFetch),
                 ])
         } catch {
             deliveriesInDoubt = true
             return .failed
         }
-        guard let parts = answer.elements, parts.count == 3, let entries = parts[0].elements,
+        guard let parts = answer.elements, parts.count == 4, let entries = parts[0].elements,
             let lastID = parts[1].text
         else { return answer.text == "paused" ? .refused : .unseeded }
         var jobs: [FetchedJob] = []
@@ -269,7 +274,7 @@ package final class RedisJobSource: JobSource, @unchecked Sendable {
         }
         jobs = await unlessPaused(jobs, Set(parts[2].elements?.compactMap(\.text) ?? []))
         counters.fetched[stream.lane, default: 0] += Int64(jobs.count)
-        return .entries(jobs, lastID: lastID, full: entries.count >= count)
+        return .entries(jobs, lastID: lastID, full: parts[3].int64 == 1)
     }
 
     /// Reads an entry; one that is not of our form is buried at once.
