@@ -182,40 +182,55 @@ package final class RedisJobSource: JobSource, @unchecked Sendable {
     private func fetchReady(atMost count: Int) async -> [FetchedJob] {
         var jobs: [FetchedJob] = []
         var anyFailed = false
-        for lane in [streams[0].lane, streams[streams.count - 1].lane] {
-            let ready = streams.indices.filter { streams[$0].lane == lane && streams[$0].ready }
-            guard !ready.isEmpty, jobs.count < count, !stopping else { continue }
-            let share = (count - jobs.count + ready.count - 1) / ready.count
-            let perStream = min(QueueScripts.mostEntries, max(Self.fewestPerStream, share))
-            // Not more streams than the batch has room for; the others stay ready and come first next time.
-            let asked = ready.prefix(max(1, (count - jobs.count) / perStream))
-            let answers = await withTaskGroup(of: (Int, Answer).self) { group in
-                for index in asked {
-                    group.addTask { (index, await self.ask(index, perStream)) }
-                }
-                return await group.reduce(into: [(Int, Answer)]()) { $0.append($1) }
-            }
+        let lanes = [streams[0].lane, streams[streams.count - 1].lane]
+        for lane in lanes where !stopping {
             var failed = false
-            // Every answer is looked at, whatever became of the others: what was handed out is in this worker's hands.
-            for (index, answer) in answers {
-                switch answer {
-                case .entries(let found, let lastID, let full):
-                    streams[index].lastID = lastID
-                    streams[index].ready = full
-                    streams[index].refusedAt = nil
-                    jobs.append(contentsOf: found)
-                case .refused:
-                    streams[index].ready = false
-                    streams[index].refusedAt = loop.time.monotonicNanoseconds
-                case .unseeded, .failed: failed = true
-                }
-            }
+            var asked = false
+            // A live lane is emptied before a bulk job is handed out; of a bulk lane one look is enough.
+            repeat {
+                guard let answered = await ask(lane, atMost: count, &jobs) else { break }
+                asked = true
+                failed = !answered
+            } while lane == lanes[0] && !failed && !stopping
             anyFailed = anyFailed || failed
-            if !failed { lastFetchOK = loop.time.monotonicNanoseconds }
-            rotate(lane)
+            if asked && !failed { lastFetchOK = loop.time.monotonicNanoseconds }
+            if asked { rotate(lane) }
         }
         isSeeded = !anyFailed
         return jobs
+    }
+
+    /// Asks ready streams of a lane, as many as there is room for.
+    /// - Returns: whether all of them answered; nil when there is none to ask or no room.
+    private func ask(_ lane: Lane, atMost count: Int, _ jobs: inout [FetchedJob]) async -> Bool? {
+        let ready = streams.indices.filter { streams[$0].lane == lane && streams[$0].ready }
+        guard !ready.isEmpty, jobs.count < count else { return nil }
+        let share = (count - jobs.count + ready.count - 1) / ready.count
+        let perStream = min(QueueScripts.mostEntries, max(Self.fewestPerStream, share))
+        // Not more streams than the batch has room for; the others stay ready and come first next time.
+        let asked = ready.prefix(max(1, (count - jobs.count) / perStream))
+        let answers = await withTaskGroup(of: (Int, Answer).self) { group in
+            for index in asked {
+                group.addTask { (index, await self.ask(index, perStream)) }
+            }
+            return await group.reduce(into: [(Int, Answer)]()) { $0.append($1) }
+        }
+        var failed = false
+        // Every answer is looked at, whatever became of the others: what was handed out is in this worker's hands.
+        for (index, answer) in answers {
+            switch answer {
+            case .entries(let found, let lastID, let full):
+                streams[index].lastID = lastID
+                streams[index].ready = full
+                streams[index].refusedAt = nil
+                jobs.append(contentsOf: found)
+            case .refused:
+                streams[index].ready = false
+                streams[index].refusedAt = loop.time.monotonicNanoseconds
+            case .unseeded, .failed: failed = true
+            }
+        }
+        return !failed
     }
 
     /// The next fetch begins with another partition, so that none starves when batches are small.
