@@ -71,7 +71,8 @@ import Wire
         let (installation, device) = try await make()
         await redis.remove()
         let revoked = await installation.run(
-            ["devices", "revoke", device, "--org", "demo"], environment: ["RATCHET_REDIS_URL": redis.url])
+            ["devices", "revoke", device, "--org", "demo"], environment: ["RATCHET_REDIS_URL": redis.url],
+            time: SystemTime())
         #expect(revoked.exitCode == 0)
         #expect(revoked.errors.contains("ratchet-writer tells it"))
         let hashes = try await installation.store { connection in
