@@ -102,7 +102,7 @@ let package = Package(
         tests("RedisTests", ["EventLoop", "Redis"]),
         tests("PostgresTests", ["EventLoop", "Postgres"]),
         tests("TrustTests", ["Bytes", "JSON", "Trust", "Wire"]),
-        tests("RedisQueueTests", ["EventLoop", "Jobs", "Redis", "RedisQueue"]),
+        tests("RedisQueueTests", ["EventLoop", "Jobs", "Redis", "RedisQueue", "Service"]),
         tests("StoreTests", ["Bytes", "EventLoop", "JSON", "Postgres", "Store", "Wire"]),
         tests("ServiceTests", ["EventLoop", "HTTP", "Service"]),
         tests(

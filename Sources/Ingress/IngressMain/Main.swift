@@ -42,6 +42,9 @@ struct IngressProcess {
             context.operations.addReadiness("redis") { await redisHealth(connections) }
             context.operations.addReadiness("directory") { await directoryHealth(parts) }
             for part in parts { context.operations.addLiveness(of: part.loop, "loop") }
+            // One loop's look is enough: all use the same Redis.
+            let skew = ClockSkew(client: clients[0], metrics: context.metrics)
+            let watching = clients[0].loop.spawn { await skew.runUntilCancelled() }
             let metrics = IngressMetrics(context.metrics)
             context.loop.spawn { await metrics.copyUntilCancelled(parts, on: context.loop) }
 
@@ -62,6 +65,7 @@ struct IngressProcess {
             context.log.info("listening", ["host": context.settings.ingressHost, "port": port])
 
             await context.stopping()
+            watching.cancel()
             await withTaskGroup(of: Void.self) { group in
                 for part in parts {
                     group.addTask {

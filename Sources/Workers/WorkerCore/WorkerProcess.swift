@@ -54,7 +54,9 @@ package struct WorkerProcess: Sendable {
             loop: loop, source: source, handler: handler, configuration: configuration, log: context.log,
             metrics: metrics)
         addReadiness(source)
+        let skew = ClockSkew(client: client, metrics: context.metrics)
         var tasks = [
+            loop.spawn { await skew.runUntilCancelled() },
             loop.spawn { await source.promoteUntilCancelled() }, loop.spawn { await source.unparkUntilCancelled() },
             loop.spawn { await source.reclaimUntilCancelled() },
             loop.spawn { await metrics.copyUntilCancelled(loop: self.loop, source: source, log: self.context.log) },
