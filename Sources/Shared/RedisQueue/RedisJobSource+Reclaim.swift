@@ -94,7 +94,7 @@ extension RedisJobSource {
     }
 
     /// Takes over entries that nobody has touched for long, whoever holds them.
-    private func reclaimIdle() async {
+    func reclaimIdle() async {
         for stream in streams where takenOver.count < Self.mostTakenOver {
             let answer = try? await client.command([
                 "XAUTOCLAIM", .text(stream.key), .text(QueueKeys.group), .text(consumer),
