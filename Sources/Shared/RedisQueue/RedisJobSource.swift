@@ -179,33 +179,40 @@ package final class RedisJobSource: JobSource, @unchecked Sendable {
         var jobs: [FetchedJob] = []
         var anyFailed = false
         for lane in [streams[0].lane, streams[streams.count - 1].lane] {
-            let ready = streams.indices.filter { streams[$0].lane == lane && streams[$0].ready }
+            let isLive = lane == .verifyLive || lane == .writeLive
+            var ready = streams.indices.filter { streams[$0].lane == lane && streams[$0].ready }
             guard !ready.isEmpty, jobs.count < count, !stopping else { continue }
             let share = (count - jobs.count + ready.count - 1) / ready.count
-            let perStream = min(QueueScripts.mostEntries, max(Self.fewestPerStream, share))
-            // Not more streams than the batch has room for; the others stay ready and come first next time.
-            let asked = ready.prefix(max(1, (count - jobs.count) / perStream))
-            let answers = await withTaskGroup(of: (Int, Answer).self) { group in
-                for index in asked {
-                    group.addTask { (index, await self.ask(index, perStream)) }
-                }
-                return await group.reduce(into: [(Int, Answer)]()) { $0.append($1) }
-            }
+            let perStream = min(QueueScripts.mostEntries, max(isLive ? 1 : Self.fewestPerStream, share))
             var failed = false
-            // Every answer is looked at, whatever became of the others: what was handed out is in this worker's hands.
-            for (index, answer) in answers {
-                switch answer {
-                case .entries(let found, let lastID, let full):
-                    streams[index].lastID = lastID
-                    streams[index].ready = full
-                    streams[index].refusedAt = nil
-                    jobs.append(contentsOf: found)
-                case .refused:
-                    streams[index].ready = false
-                    streams[index].refusedAt = loop.time.monotonicNanoseconds
-                case .unseeded, .failed: failed = true
+            // Every live stream is looked at before a bulk one: else a live job waits for batch after batch of the
+            // bulk backlog.
+            repeat {
+                // Not more streams than the batch has room for; the others stay ready and come first next time.
+                let asked = Array(ready.prefix(max(1, (count - jobs.count) / perStream)))
+                ready.removeFirst(asked.count)
+                let answers = await withTaskGroup(of: (Int, Answer).self) { group in
+                    for index in asked {
+                        group.addTask { (index, await self.ask(index, perStream)) }
+                    }
+                    return await group.reduce(into: [(Int, Answer)]()) { $0.append($1) }
                 }
-            }
+                // Every answer is looked at, whatever became of the others: what was handed out is in this worker's
+                // hands.
+                for (index, answer) in answers {
+                    switch answer {
+                    case .entries(let found, let lastID, let full):
+                        streams[index].lastID = lastID
+                        streams[index].ready = full
+                        streams[index].refusedAt = nil
+                        jobs.append(contentsOf: found)
+                    case .refused:
+                        streams[index].ready = false
+                        streams[index].refusedAt = loop.time.monotonicNanoseconds
+                    case .unseeded, .failed: failed = true
+                    }
+                }
+            } while isLive && !ready.isEmpty && jobs.count + perStream <= count && !failed && !stopping
             anyFailed = anyFailed || failed
             if !failed { lastFetchOK = loop.time.monotonicNanoseconds }
             rotate(lane)
