@@ -111,7 +111,12 @@ package final class RedisJobSink: JobSink, @unchecked Sendable {
     /// Sends what waits for one partition, call after call, until nothing does.
     private func drain(_ partition: Int) async {
         while !pending[partition].isEmpty {
-            let batch = Array(pending[partition].prefix(Self.mostPerCall))
+            var bytes = 0
+            let batch = Array(
+                pending[partition].prefix(Self.mostPerCall).prefix { entry in
+                    defer { bytes += entry.job.payload.count }
+                    return bytes < QueueScripts.mostBytes
+                })
             pending[partition].removeFirst(batch.count)
             let now = loop.time.monotonicNanoseconds
             // The oldest waits shortest: its deadline holds for the call, so nobody is answered too late.

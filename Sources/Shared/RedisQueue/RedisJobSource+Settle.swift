@@ -3,8 +3,6 @@ package import Jobs
 internal import Redis
 
 extension RedisJobSource {
-    /// Most bytes one settle call carries: Redis works on nothing else meanwhile.
-    private static let mostBytesPerCall = 1 << 20
     /// First pause after a failed settle; doubled up to the cap.
     private static let retryMilliseconds: Int64 = 50
     private static let retryCapMilliseconds: Int64 = 1000
@@ -37,7 +35,7 @@ extension RedisJobSource {
         var bytes = 0
         for settlement in done + others {
             let (arguments, size) = Self.arguments(settlement)
-            if count == QueueScripts.mostEntries || (count > 0 && bytes + size > Self.mostBytesPerCall) {
+            if count == QueueScripts.mostEntries || (count > 0 && bytes + size > QueueScripts.mostBytes) {
                 await send(call, job.partition, job.lane)
                 call.removeAll(keepingCapacity: true)
                 count = 0

@@ -245,12 +245,13 @@ package final class RedisJobSource: JobSource, @unchecked Sendable {
                 QueueScripts.fetch, keys: [.text(keys.meta(stream.partition)), .text(stream.key)],
                 arguments: [
                     .text(QueueKeys.group), .text(consumer), .integer(Int64(count)), .text(stream.lane.name),
+                    .integer(Int64(QueueScripts.mostBytes)),
                 ])
         } catch {
             deliveriesInDoubt = true
             return .failed
         }
-        guard let parts = answer.elements, parts.count == 3, let entries = parts[0].elements,
+        guard let parts = answer.elements, parts.count == 4, let entries = parts[0].elements,
             let lastID = parts[1].text
         else { return answer.text == "paused" ? .refused : .unseeded }
         var jobs: [FetchedJob] = []
@@ -261,7 +262,7 @@ package final class RedisJobSource: JobSource, @unchecked Sendable {
         }
         jobs = await unlessPaused(jobs, Set(parts[2].elements?.compactMap(\.text) ?? []))
         counters.fetched[stream.lane, default: 0] += Int64(jobs.count)
-        return .entries(jobs, lastID: lastID, full: entries.count >= count)
+        return .entries(jobs, lastID: lastID, full: parts[3].int64 == 1)
     }
 
     /// Reads an entry; one that is not of our form is buried at once.
