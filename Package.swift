@@ -92,7 +92,8 @@ let package = Package(
         .target(
             name: "CTestPKI", path: "Tests/Support/CTestPKI", linkerSettings: [.linkedLibrary("crypto")]),
         .target(
-            name: "TestSupport", dependencies: ["Bytes", "COpenSSL", "CTestPKI", "EventLoop", "Postgres", "Redis"],
+            name: "TestSupport",
+            dependencies: ["Bytes", "COpenSSL", "CTestPKI", "EventLoop", "Postgres", "Redis", "Store", "Wire"],
             path: "Tests/Support", exclude: ["CTestPKI"], swiftSettings: strict),
         tests("BytesTests", ["Bytes"]),
         tests("WireTests", ["Bytes", "JSON", "Wire"]),

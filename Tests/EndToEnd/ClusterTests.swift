@@ -40,7 +40,7 @@ struct ClusterTests {
             // What was written meanwhile is gone with the primary: none of it may have been acknowledged.
             let replica = try await cluster.primary(of: keys.meta(partition))
             try await run.fault("replica 1.5 s behind, primary killed", partition, refuses: away) {
-                victim.freeze()
+                try await Self.holdBack(victim, of: replica)
                 await loop.sleep(milliseconds: Self.behindMilliseconds)
                 await replica.stop()
                 victim.thaw()
@@ -86,7 +86,7 @@ struct ClusterTests {
             let primary = cluster.nodes[0] === victim ? cluster.nodes[1] : cluster.nodes[0]
             let replica = cluster.nodes[0] === victim ? cluster.nodes[4] : cluster.nodes[3]
             try await run.fault("everysec: replica 1.5 s behind, primary killed", partition, mayLose: true) {
-                replica.freeze()
+                try await Self.holdBack(replica, of: primary)
                 await system.system.loop.sleep(milliseconds: Self.behindMilliseconds)
                 await primary.stop()
                 replica.thaw()
@@ -95,26 +95,31 @@ struct ClusterTests {
         await cluster.remove()
     }
 
-    /// One of two replicas is waited for, so there is one when the other has taken over.
+    /// Both replicas are waited for, so whichever is promoted has everything. With one of two, runs of this test lost
+    /// writes: an old primary that lives on counts the replica that has not been told yet.
     @Test(.timeLimit(.minutes(5)))
     func sentinelsReplaceThePrimaryAndNothingAcknowledgedIsLost() async throws {
         let sentinel = try await TestRedisSentinel.start(FailoverSystem.options, downAfterMilliseconds: 2000)
-        let system = try await FailoverSystem((sentinel.servers[0], sentinel.address, sentinel.url), replicas: 1)
+        let system = try await FailoverSystem((sentinel.servers[0], sentinel.address, sentinel.url), replicas: 2)
         await system.run { run in
+            let loop = system.system.loop
+            let away = Double(Self.awayMilliseconds) / 1000 + Self.mostSecondsToDemote
             let first = try await sentinel.primary()
-            try await run.fault("primary killed", 0) { await first.stop() }
-            try await run.fault("it comes back, as a replica", 0) {
+            try await run.fault("primary killed, back after 7 s", 0, refuses: away) {
+                await first.stop()
+                await loop.sleep(milliseconds: Self.awayMilliseconds)
                 try await first.start()
                 try await Self.waitUntilItCopies(first)
             }
             let second = try await sentinel.primary()
             #expect(second !== first)
-            try await run.fault("primary frozen", 0) { second.freeze() }
-            try await run.fault("it wakes up", 0) {
+            try await run.fault("primary frozen for 7 s", 0, refuses: away) {
+                second.freeze()
+                await loop.sleep(milliseconds: Self.awayMilliseconds)
                 second.thaw()
                 try await Self.waitUntilItCopies(second)
             }
-            try await run.fault("ordered failover", 0) {
+            try await run.fault("ordered failover", 0, refuses: Self.mostSecondsToDemote) {
                 // Refused for a while after the last one.
                 try await sentinel.sentinels[0].eventually("a failover is begun") {
                     try await sentinel.sentinels[0].pipeline([
@@ -124,6 +129,16 @@ struct ClusterTests {
             }
         }
         await sentinel.remove()
+    }
+
+    /// Sentinel makes an old primary a replica that late; then it still has to copy everything.
+    private static let mostSecondsToDemote = 15.0
+
+    /// From now on the replica gets nothing: standing still is not enough, since the kernel would keep for it what the
+    /// primary sends.
+    private static func holdBack(_ replica: TestRedis, of primary: TestRedis) async throws {
+        replica.freeze()
+        try await primary.command(["CLIENT", "KILL", "TYPE", "replica"])
     }
 
     private static func waitUntilItCopies(_ server: TestRedis) async throws {
@@ -224,7 +239,8 @@ struct ClusterTests {
             let paused = Double(watch.longestPause) / 1e9
             lines.append(Line(name: name, waited: waited, paused: paused))
             #expect(waited <= mostSecondsToResume + refuses, "a call's wait after: \(name)")
-            #expect(paused <= mostSecondsToResume, "a pause in writing after: \(name)")
+            // Callers that all wait for one refused partition send nothing to be written.
+            #expect(paused <= mostSecondsToResume + refuses, "a pause in writing after: \(name)")
         }
 
         /// How long a partition went without a job being written.

@@ -37,7 +37,9 @@ final class RunningSystem: Sendable {
     let postgres: PostgresClient
     let client: RedisClient
     let keys: QueueKeys
-    private let folder: String
+    let folder: String
+    let conninfo: String
+    private let environment: [String: String]
 
     var verifier: RatchetProcess { verifiers[0] }
     var writer: RatchetProcess { writers[0] }
@@ -48,7 +50,7 @@ final class RunningSystem: Sendable {
     private init(
         redis: TestRedis, proxy: CuttingProxy?, database: TestPostgres, schema: String, ingress: RatchetProcess,
         verifiers: [RatchetProcess], writers: [RatchetProcess], port: Int, loop: EventLoop, postgres: PostgresClient,
-        client: RedisClient, keys: QueueKeys, folder: String
+        client: RedisClient, keys: QueueKeys, folder: String, environment: [String: String]
     ) {
         self.redis = redis
         self.proxy = proxy
@@ -63,6 +65,8 @@ final class RunningSystem: Sendable {
         self.client = client
         self.keys = keys
         self.folder = folder
+        self.environment = environment
+        conninfo = environment["RATCHET_PG"] ?? ""
     }
 
     static func start(extraRoots: String, _ layout: Layout = Layout()) async throws -> RunningSystem {
@@ -116,7 +120,50 @@ final class RunningSystem: Sendable {
         let port = ingress.lines.compactMap(listeningPort).last ?? 0
         return RunningSystem(
             redis: redis, proxy: proxy, database: database, schema: schema, ingress: ingress, verifiers: verifiers,
-            writers: writers, port: port, loop: loop, postgres: postgres, client: client, keys: keys, folder: folder)
+            writers: writers, port: port, loop: loop, postgres: postgres, client: client, keys: keys, folder: folder,
+            environment: environment)
+    }
+
+    /// The same system with one writer for another database, which is not started. The other writers must have been
+    /// stopped; `leave()` ends what is new.
+    func moved(to conninfo: String) async throws -> RunningSystem {
+        var own = environment
+        own["RATCHET_PG"] = conninfo
+        own["RATCHET_RUN_DIR"] = "\(folder)/moved"
+        let postgres = try await loop.run { [loop, schema] in
+            PostgresClient(PostgresConfiguration(conninfo: conninfo, schema: schema), on: loop)
+        }
+        return RunningSystem(
+            redis: redis, proxy: proxy, database: database, schema: schema, ingress: ingress, verifiers: verifiers,
+            writers: [RatchetProcess("ratchet-writer", environment: own)], port: port, loop: loop, postgres: postgres,
+            client: client, keys: keys, folder: folder, environment: own)
+    }
+
+    /// Ends what `moved` made.
+    func leave() async {
+        await writer.stop()
+        try? await loop.run { [postgres] in postgres.close() }
+    }
+
+    /// Runs the operators' command line, which must succeed.
+    func ratchet(_ arguments: String...) async throws {
+        let program = try RatchetProcess.binaries().appendingPathComponent("ratchet").path
+        let result = try await CommandRun.of(program, arguments, environment.merging(["PATH": "/usr/bin:/bin"]) { $1 })
+        guard result.code == 0 else {
+            throw RatchetProcess.Failure(
+                description: "ratchet \(arguments.joined(separator: " ")) ended with \(result.code): \(result.errors)")
+        }
+    }
+
+    /// Returns once a condition holds; fails after 20 s.
+    func eventually(_ claim: String, _ condition: () async throws -> Bool) async throws {
+        let end = loop.time.monotonicNanoseconds + 20_000_000_000
+        while try await !condition() {
+            guard loop.time.monotonicNanoseconds < end else {
+                throw RatchetProcess.Failure(description: "never came true: \(claim)\n\(tails)")
+            }
+            await loop.sleep(milliseconds: 20)
+        }
     }
 
     private static func prepare(_ postgres: PostgresClient) async throws {
@@ -164,9 +211,10 @@ final class RunningSystem: Sendable {
     }
 
     /// Puts jobs into the write lane that no rule of the door would let in.
-    func plantMalformedJobs(_ count: Int) async throws {
+    /// - Parameter first: number of the first of them; no two of a test may have the same.
+    func plantMalformedJobs(_ count: Int, from first: Int = 0) async throws {
         try await loop.run { [client, keys] in
-            for index in 0..<count {
+            for index in first..<(first + count) {
                 _ = try await client.command([
                     "XADD", .text(keys.lane(index, .write)), "*", "h",
                     .text("identify|1|\(1_700_000_000_000_000 + index)|0|demo|1700000000000|0|||"), "p",
@@ -219,11 +267,59 @@ final class RunningSystem: Sendable {
         }
     }
 
-    func deadLetters() async throws -> Int {
-        let lanes = try await loop.run { [client, keys] in
-            try await QueueStatistics(client: client, keys: keys).lanes()
+    func lanes() async throws -> [LaneStatistics] {
+        try await loop.run { [client, keys] in try await QueueStatistics(client: client, keys: keys).lanes() }
+    }
+
+    func deadLetters() async throws -> Int { Int(try await lanes().reduce(0) { $0 + $1.dead }) }
+
+    /// Makes writers copy all dead letters to Postgres anew.
+    func forgetCopiedLetters() async throws {
+        try await loop.run { [client, keys] in
+            for partition in 0..<keys.partitions {
+                _ = try await client.command(["DEL", .text(keys.copied(partition))])
+            }
         }
-        return Int(lanes.reduce(0) { $0 + $1.dead })
+    }
+
+    /// The app directory in Redis, as text.
+    func publishedDirectory() async throws -> String {
+        try await loop.run { [client, keys] in
+            let snapshot = try await PublishedDirectory(client: client, keys: keys).snapshot()
+            return String(decoding: snapshot?.body ?? [], as: UTF8.self)
+        }
+    }
+
+    func connect(bundle: String) async throws {
+        try await loop.run { [postgres] in
+            try await postgres.withConnection { connection throws(PostgresError) in
+                do {
+                    _ = try await Apps.connect(
+                        organization: Self.organization, store: .appStore, bundleID: bundle, teamID: "ABCDE12345",
+                        actor: "test", nowMicroseconds: SystemTime().wallMicroseconds, connection)
+                } catch let error as PostgresError {
+                    throw error
+                } catch {
+                    throw PostgresError(.usage, "\(error)")
+                }
+            }
+        }
+    }
+
+    /// The keys of all owner writes.
+    func ownerWrites() async throws -> Set<String> {
+        try await loop.run { [postgres] in
+            try await postgres.withConnection { connection throws(PostgresError) in
+                var keys: Set<String> = []
+                for row in try await connection.query(
+                    """
+                    SELECT concat_ws(' ', store, encode(lineage, 'hex'), stamp, customer) AS key
+                    FROM purchase_owner_writes
+                    """
+                ).rows { keys.insert(try row.string("key")) }
+                return keys
+            }
+        }
     }
 
     func customer(_ id: String) async throws -> CustomerRecord? {

@@ -9,7 +9,7 @@ import TestSupport
 import Testing
 
 /// What the posting and the killing tasks tell each other.
-private final class Observations: Sendable {
+final class Observations: Sendable {
     private struct State {
         var answers = 0
         var ended = false
@@ -105,6 +105,11 @@ private final class Observations: Sendable {
         #expect(try await system.deadLetters() == Self.planted)
         // A hint for operators: a writer that dies between its commit and its receipt counts a second's worth again.
         #expect(counts.dropped >= workload.dropped)
+        try await Self.checkRows(system, workload)
+    }
+
+    /// Compares what is shown of a workload's customers and purchases with its model.
+    static func checkRows(_ system: RunningSystem, _ workload: Workload) async throws {
         for (id, expected) in workload.customers {
             let found = try #require(try await system.customer(id), "customer \(id) is missing")
             let attributes = found.attributes.reduce(into: [String: String]()) { $0[$1.key] = $1.value }

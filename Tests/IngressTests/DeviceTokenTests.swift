@@ -134,17 +134,18 @@ import Wire
         try await IngressRig.run({
             $0.loops = 2
             $0.partitions = 4
-            $0.attestedPerMinute = 10
+            // One more every thirty seconds: not while this runs.
+            $0.attestedPerMinute = 2
             $0.unattestedPerMinute = 1
         }) { rig in
             let token = try await liveToken(rig)
             var passed = 0
-            for index in 0..<16 {
+            for index in 0..<8 {
                 let response = try await rig.identify(
                     IngressRig.identifyBody("user_\(index)"), bearer(token), part: index % 2)
                 if response.status == 200 { passed += 1 } else { try expectLimited(response, seconds: 1...60) }
             }
-            #expect(passed == 10)
+            #expect(passed == 2)
             // Writes without a token have their own.
             #expect(try await rig.identify(IngressRig.identifyBody("user_0")).status == 200)
         }
@@ -152,7 +153,7 @@ import Wire
 
     @Test func anOrganizationsOwnLimitStandsOverTheSetting() async throws {
         var app = IngressRig.demo
-        app.attestedPerMinute = 3
+        app.attestedPerMinute = 2
         let apps = [app]
         try await IngressRig.run({
             $0.apps = apps
@@ -160,11 +161,11 @@ import Wire
         }) { rig in
             let token = try await liveToken(rig)
             var statuses: [Int] = []
-            for index in 0..<5 {
+            for index in 0..<4 {
                 statuses.append(
                     try await rig.identify(IngressRig.identifyBody("user_\(index)"), bearer(token)).status)
             }
-            #expect(statuses == [200, 200, 200, 429, 429])
+            #expect(statuses == [200, 200, 429, 429])
         }
     }
 }

@@ -48,14 +48,15 @@ import Wire
                   "id": "demo",
                   "name": "The Demo",
                   "createdAt": "2026-11-30T00:00:00.000Z",
+                  "attestedPerMinute": null,
                   "created": false
                 }
 
                 """)
         #expect(
             await installation.run("orgs", "list").text == """
-                id    name      createdAt
-                demo  The Demo  2026-11-30T00:00:00.000Z
+                id    name      createdAt                 attestedPerMinute
+                demo  The Demo  2026-11-30T00:00:00.000Z  -
 
                 """)
         for bad in ["Demo", "a b", "", "-a", "a'; drop table apps", String(repeating: "a", count: 64)] {

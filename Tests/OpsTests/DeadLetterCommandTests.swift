@@ -184,7 +184,7 @@ import Testing
         #expect(try await rig.dead() == 5)
         #expect(await rig.run("dead", "retry", "--all", "--org", "demo") == .init(text: "0 put back\n"))
         #expect(try await rig.waiting() == 1000)
-        #expect(try await rig.audit().count == 10)
+        #expect(try await rig.audit().count == 2)
         for partition in 0..<2 {
             let notes = try await rig.command(["EXISTS", .text(rig.keys.redriven(partition))])
             #expect(notes.int64 == 0)
@@ -342,7 +342,7 @@ import Testing
         #expect(
             BulkProgress.line("dead retry", 500, 1000, nanoseconds: 2_000_000_000)
                 == "dead retry: [##########..........] 500 of 1000, 250/s, 2 s left")
-        #expect(BulkProgress.line("x", 0, 0, nanoseconds: 0).contains("0 of 1, 0/s, 0 s left"))
+        #expect(BulkProgress.line("x", 0, 0, nanoseconds: 0).hasSuffix("] 0 of 1, 0/s"))
         // Letters may come while it runs.
         #expect(BulkProgress.line("x", 7, 5, nanoseconds: 1_000_000_000).contains("7 of 7, 7/s, 0 s left"))
     }

@@ -1,5 +1,9 @@
+import EventLoop
 import Foundation
+import Jobs
 import OpsCore
+import Redis
+import RedisQueue
 import TestSupport
 import Testing
 
@@ -52,5 +56,34 @@ import Testing
             let result = try await ratchet(arguments)
             #expect(result.code == 0 && result.output.hasPrefix("ratchet 0."))
         }
+    }
+
+    @Test func aDrainWhoseTerminalGoesAwayEndsCleanlyAndItsOrderStands() async throws {
+        let installation = try await TestInstallation.make()
+        let keys = QueueKeys(prefix: installation.prefix, partitions: 2)
+        let (loop, address) = (EventLoop(name: "drain-executable"), installation.redis.address)
+        defer { loop.stop() }
+        try await loop.run {
+            let client = RedisClient(loop: loop, address: address, configuration: RedisClientConfiguration())
+            _ = await client.waitUntilConnected(milliseconds: 5_000)
+            try await QueueSeed(client: client, keys: keys).seed()
+            _ = await RedisJobSink(loop: loop, client: client, keys: keys).accept(
+                NewJob(kind: .identify, lane: .write, organization: "demo", subject: "u", payload: Array("{}".utf8)))
+            await client.close()
+        }
+        let executable = try RatchetProcess.binaries().appendingPathComponent("ratchet").path
+        let shell = """
+            '\(executable)' queues drain --lane write --reason move >&3 &
+            drain=$!
+            until '\(executable)' queues orders | grep -q drain; do :; done
+            kill -HUP $drain
+            wait $drain
+            echo "exit $?"
+            """
+        let result = try await CommandRun.of("/bin/sh", ["-c", "exec 3>&1; " + shell], installation.environment)
+        #expect(result.output.contains("lane write is not drained yet, 1 jobs are left; intake stays closed"))
+        #expect(result.output.contains("to watch again: ratchet queues drain --lane write --reason 'move'\n"))
+        #expect(result.output.hasSuffix("exit 1\n"), "\(result)")
+        #expect(try await installation.json("queues", "orders").elements.count == 1)
     }
 }

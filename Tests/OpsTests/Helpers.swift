@@ -66,14 +66,7 @@ struct TestInstallation: Sendable {
     func store<Value: Sendable>(
         _ body: @escaping @Sendable (PostgresConnection) async throws -> Value
     ) async throws -> Value {
-        let configuration = try TestPostgres.shared.get().configuration(schema: schema)
-        let loop = EventLoop(name: "ops-test")
-        defer { loop.stop() }
-        return try await loop.run {
-            let connection = try await PostgresConnection.connect(configuration, on: loop)
-            defer { connection.close() }
-            return try await body(connection)
-        }
+        try await TestStore(schema: schema).withConnection(body)
     }
 
     func apply(_ writes: [StampedWrite]) async throws {
@@ -88,34 +81,23 @@ func identify(
     _ user: String, at stamp: Int64, organization: String = "demo", attributes: [(String, String?)] = [],
     attested: Bool = false
 ) -> StampedWrite {
-    StampedWrite(
-        organization: organization, stamp: stamp,
-        content: .identify(
-            IdentifyWrite(
-                appUserID: user, bundleID: "com.example.app", platform: "ios", osVersion: "18.1",
-                deviceModel: "iPhone17,1", locale: "de_CH",
-                attributes: attributes.map { .init(key: $0.0, value: $0.1) },
-                proof: WriteProof(attested: attested, unattestedReason: attested ? nil : "simulator"))))
+    SampleWrite.identify(
+        user, at: stamp, organization: organization, platform: "ios", osVersion: "18.1", deviceModel: "iPhone17,1",
+        locale: "de_CH", attributes: attributes, attested: attested, reason: attested ? nil : "simulator")
 }
 
 func attribute(
     _ user: String, _ purchase: String, at stamp: Int64, organization: String = "demo",
     store: PurchaseStore = .appStore, facts: TransactionFacts? = nil, attested: Bool = false
 ) -> StampedWrite {
-    StampedWrite(
-        organization: organization, stamp: stamp,
-        content: .attribute(
-            AttributeWrite(
-                appUserID: user, bundleID: "com.example.app", store: store, originalTransactionID: purchase,
-                productID: "raw.pro", evidence: facts.map { .verified($0) } ?? .none,
-                proof: WriteProof(attested: attested))))
+    SampleWrite.attribute(
+        user, purchase, at: stamp, organization: organization, store: store, product: "raw.pro", facts: facts,
+        attested: attested)
 }
 
 func facts(of purchase: String) -> TransactionFacts {
-    TransactionFacts(
-        transactionID: purchase, originalTransactionID: purchase, bundleID: "com.example.app",
-        productID: "com.example.pro", environment: "Production", purchaseDate: 1_795_900_000_000,
-        expiresDate: 1_798_500_000_123, signedDate: 1_795_900_001_000, ownership: "PURCHASED", payloadDigest: "00")
+    SampleWrite.facts(
+        purchase, of: purchase, signed: 1_795_900_001_000, purchased: 1_795_900_000_000, expires: 1_798_500_000_123)
 }
 
 /// A file with this text, for the caller to remove.

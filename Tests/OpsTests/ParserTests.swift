@@ -64,7 +64,7 @@ import Testing
             (["apps", "connect", "x", "-h", "--nonsense"], .help(["apps", "connect"])),
             (["--version"], .version(json: false)), (["--version", "--json"], .version(json: true)),
             ([], .usage("a command is missing")),
-            (["apps"], .usage("after apps comes one of: connect, disconnect, list, unresolved")),
+            (["apps"], .usage("after apps comes one of: connect, disconnect, list, unresolved, attest")),
             (["app"], .usage("unknown command 'app'; did you mean 'apps'?")),
             (["orgs", "creat", "x"], .usage("unknown command 'orgs creat'; did you mean 'orgs create'?")),
             (["zzzzzzzz"], .usage("unknown command 'zzzzzzzz'")),

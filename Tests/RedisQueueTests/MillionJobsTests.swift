@@ -206,9 +206,9 @@ struct MillionJobsTests {
     private static let names: [String: String] = Dictionary(
         uniqueKeysWithValues: [
             QueueScripts.accept, QueueScripts.fetch, QueueScripts.settle, QueueScripts.promote, QueueScripts.reclaim,
-            QueueScripts.refresh, QueueScripts.release, QueueScripts.reap, QueueScripts.unpark, QueueScripts.pause,
+            QueueScripts.refresh, QueueScripts.release, QueueScripts.reap, QueueScripts.unpark, QueueScripts.order,
             QueueScripts.resume, QueueScripts.orders, QueueScripts.redrive, QueueScripts.trimDead, QueueScripts.seed,
-            QueueScripts.shed, QueueScripts.live, QueueScripts.limit,
+            QueueScripts.shed, QueueScripts.purge, QueueScripts.live, QueueScripts.limit,
         ].map { ($0.sha1, $0.name) })
 
     private func printSlowest(_ bench: Bench) async throws {

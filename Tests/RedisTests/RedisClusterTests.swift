@@ -5,7 +5,7 @@ import Testing
 @testable import Redis
 
 /// The client on a real cluster of three primaries and three replicas.
-@Suite(.timeLimit(.minutes(2))) struct RedisClusterTests {
+@Suite(.serialized, .timeLimit(.minutes(2))) struct RedisClusterTests {
     @Test func slotsAreCountedAsRedisDoes() async throws {
         // The value that the specification gives for checking.
         #expect(KeySlot.of("123456789") == 0x31C3)

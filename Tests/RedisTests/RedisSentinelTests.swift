@@ -4,7 +4,7 @@ import TestSupport
 import Testing
 
 /// The client on a real primary with two replicas and three sentinels.
-@Suite(.timeLimit(.minutes(2))) struct RedisSentinelTests {
+@Suite(.serialized, .timeLimit(.minutes(2))) struct RedisSentinelTests {
     @Test func thePrimaryIsFoundThoughASentinelIsAwayAndOneKnowsNothing() async throws {
         let system = try await TestRedisSentinel.start()
         let ignorant = try await TestRedis.start(TestRedis.Options(sentinel: []))
@@ -46,6 +46,38 @@ import Testing
             _ = try await client.command(["SET", "k", "v"])
         }
         for server in [sentinel, replica, primary] { await server.remove() }
+    }
+
+    @Test func theNewestElectionIsBelievedAndNotForgotten() async throws {
+        let old = try await TestRedis.start(TestRedis.Options(tcp: true))
+        let new = try await TestRedis.start(TestRedis.Options(tcp: true))
+        // They watch different servers, so that they never meet: as right after a failover.
+        func sentinel(_ primary: TestRedis, _ epoch: Int) async throws -> TestRedis {
+            try await TestRedis.start(
+                TestRedis.Options(sentinel: [
+                    "sentinel monitor main 127.0.0.1 \(primary.port) 3",
+                    "sentinel down-after-milliseconds main 600000", "sentinel config-epoch main \(epoch)",
+                ]))
+        }
+        let late = try await sentinel(old, 4)
+        let leader = try await sentinel(new, 5)
+        let hosts = [late, leader].map { RedisHost(name: "127.0.0.1", port: UInt16($0.port)) }
+        try await withClient(RedisAddress(endpoint: .sentinel(name: "main", sentinels: hosts))) { client in
+            func port() async throws -> Int64? {
+                try await client.command(["CONFIG", "GET", "port"]).elements?.last?.int64
+            }
+            #expect(try await port() == Int64(new.port))
+            // The one that knows goes: what it said holds, also for the next connection.
+            await leader.stop()
+            let states = client.states()
+            try await new.command(["CLIENT", "KILL", "TYPE", "normal"])
+            _ = await states.nextLoss()
+            #expect(await states.nextLoss()?.message.contains("lag behind the last election") == true)
+            try await leader.start()
+            try await client.requireConnection()
+            #expect(try await port() == Int64(new.port))
+        }
+        for server in [late, leader, old, new] { await server.remove() }
     }
 
     @Test func aKilledPrimaryIsReplacedAndComesBackAsAReplica() async throws {

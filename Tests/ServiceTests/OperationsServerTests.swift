@@ -2,6 +2,7 @@ import EventLoop
 import Foundation
 import Glibc
 import Service
+import Synchronization
 import Testing
 
 /// A folder of its own for each test, removed with it.
@@ -103,6 +104,25 @@ func get(_ address: ListenAddress, _ path: String, method: String = "GET") async
         }
     }
 
+    @Test func aLevelDegradesAndStaysReady() async throws {
+        try await serving { server, address, _ in
+            let level = Level()
+            server.addReadiness("intake") { level.health }
+            #expect(
+                try await get(address, "/readyz").body
+                    == #"{"status":"ready","checks":[{"name":"intake","ok":true,"level":0}]}"# + "\n")
+            level.rise(to: 2)
+            let degraded = try await get(address, "/readyz")
+            #expect(degraded.head.hasPrefix("HTTP/1.1 200 "))
+            #expect(
+                degraded.body
+                    == #"{"status":"degraded","checks":[{"name":"intake","ok":true,"level":2,"reason":"refused"}]}"#
+                    + "\n")
+            server.addReadiness("redis") { .bad("away") }
+            #expect(try await get(address, "/readyz").head.hasPrefix("HTTP/1.1 503 "))
+        }
+    }
+
     @Test func aHangingCheckFailsInBoundedTimeAndIsAskedOnlyOnce() async throws {
         try await serving(manual: true) { server, address, _ in
             let (asked, asking) = AsyncStream.makeStream(of: Void.self)
@@ -196,4 +216,13 @@ func get(_ address: ListenAddress, _ path: String, method: String = "GET") async
         let error = #expect(throws: ServiceError.self) { try RunFolder(path: "/proc/none/run").write("x", "1") }
         #expect(error?.code == .configuration && error?.message.contains("RATCHET_RUN_DIR") == true)
     }
+}
+
+private final class Level: Sendable {
+    private let value = Atomic<Int>(0)
+    var health: Health {
+        let level = value.load(ordering: .relaxed)
+        return .level(level, level == 0 ? "" : "refused")
+    }
+    func rise(to level: Int) { value.store(level, ordering: .relaxed) }
 }

@@ -26,7 +26,7 @@ import Wire
             let now = Self.now
             _ = try await SDKWrites.apply(
                 [
-                    attribute("user_42", "T1", at: now - 10, facts: facts("1", of: "T1"), attested: true),
+                    attribute("user_42", "T1", at: now - 10, facts: SampleWrite.facts("1", of: "T1"), attested: true),
                     attribute("$anon_x", "T1", at: now - 5),
                 ], connection)
             let taken = try await show("T1", connection)
@@ -86,7 +86,7 @@ import Wire
                 _ = try await SDKWrites.apply(
                     [
                         identify(user, at: now + Int64(2 * index)),
-                        attribute(user, "T1", at: now + Int64(2 * index + 1), facts: facts("1", of: "T1")),
+                        attribute(user, "T1", at: now + Int64(2 * index + 1), facts: SampleWrite.facts("1", of: "T1")),
                     ], connection)
             }
             let purchase = try await show("T1", connection)
@@ -187,7 +187,10 @@ import Wire
     @Test func aLaterRawPostKeepsTheProofAndTheSignedFields() async throws {
         try await withStore { connection in
             _ = try await SDKWrites.apply(
-                [attribute("u", "T1", at: 1, product: "raw", facts: facts("1", of: "T1", product: "signed"))],
+                [
+                    attribute(
+                        "u", "T1", at: 1, product: "raw", facts: SampleWrite.facts("1", of: "T1", product: "signed"))
+                ],
                 connection)
             _ = try await SDKWrites.apply([attribute("u", "T1", at: 2, product: "claimed")], connection)
             let purchase = try await show("T1", connection)
@@ -205,7 +208,7 @@ import Wire
         try await withStore { connection in
             _ = try await SDKWrites.apply(
                 [
-                    attribute("owner", "T1", at: 1, facts: facts("1", of: "T1")),
+                    attribute("owner", "T1", at: 1, facts: SampleWrite.facts("1", of: "T1")),
                     attribute("thief", "T1", at: 2), identify("thief", at: 3, reason: "simulator"),
                 ], connection)
             let thief = try await customer("thief", connection)

@@ -9,7 +9,7 @@ import Wire
         try await withStore { connection in
             let writes = [
                 identify("u", at: 10, platform: "ios", attributes: [("a", "1"), ("b", nil)], reason: "pending"),
-                attribute("u", "T1", at: 11, product: "p", facts: facts("1", of: "T1"), attested: true),
+                attribute("u", "T1", at: 11, product: "p", facts: SampleWrite.facts("1", of: "T1"), attested: true),
                 attribute("v", "T1", at: 12), attribute("v", "token", at: 13, store: .playStore, product: "q"),
             ]
             let versions = """
@@ -58,7 +58,7 @@ import Wire
     @Test func aJWSOfAnotherPurchaseLinksOnlyTheSignedOne() async throws {
         try await withStore { connection in
             let report = try await SDKWrites.apply(
-                [attribute("u", "T1", at: 5, product: "claimed", facts: facts("9", of: "T9"))], connection)
+                [attribute("u", "T1", at: 5, product: "claimed", facts: SampleWrite.facts("9", of: "T9"))], connection)
             #expect(report.lineageMismatches == 1)
             let claimed = try await Purchases.show(
                 organization: "o", originalTransactionID: "T1", nowMicroseconds: 6, connection)
@@ -194,7 +194,10 @@ import Wire
                     try await store.withConnection { connection in
                         for round in 0..<10 {
                             _ = try await SDKWrites.apply(
-                                [attribute("u\(index)", "T1", at: Int64(round), facts: facts("1", of: "T1"))],
+                                [
+                                    attribute(
+                                        "u\(index)", "T1", at: Int64(round), facts: SampleWrite.facts("1", of: "T1"))
+                                ],
                                 connection)
                         }
                     }
@@ -213,8 +216,8 @@ import Wire
     @Test func aRevocationSurvivesAnOlderReceipt() async throws {
         // cases/sdk.md 51: the link stays, the purchase is shown as revoked.
         try await withStore { connection in
-            let bought = facts("1", of: "T1", signed: 1_000, expires: 9_000)
-            let revoked = facts("1", of: "T1", signed: 2_000, expires: 9_000, revoked: 1_500, digest: "aa")
+            let bought = SampleWrite.facts("1", of: "T1", signed: 1_000, expires: 9_000)
+            let revoked = SampleWrite.facts("1", of: "T1", signed: 2_000, expires: 9_000, revoked: 1_500, digest: "aa")
             for (stamp, receipt) in [(1, bought), (2, revoked), (3, bought)] {
                 _ = try await SDKWrites.apply(
                     [attribute("u", "T1", at: Int64(stamp), facts: receipt)], connection)
@@ -233,17 +236,19 @@ import Wire
                 [
                     attribute(
                         "u", "T1", at: 1, product: "raw",
-                        facts: facts("1", of: "T1", product: "first", purchased: 100, expires: 200)),
+                        facts: SampleWrite.facts("1", of: "T1", product: "first", purchased: 100, expires: 200)),
                     attribute(
                         "u", "T1", at: 2,
-                        facts: facts("2", of: "T1", product: "second", purchased: 200, expires: 300)),
+                        facts: SampleWrite.facts("2", of: "T1", product: "second", purchased: 200, expires: 300)),
                     attribute(
                         "u", "T1", at: 3,
-                        facts: facts("3", of: "T1", product: "third", purchased: 300, expires: 400, revoked: 350)),
+                        facts: SampleWrite.facts(
+                            "3", of: "T1", product: "third", purchased: 300, expires: 400, revoked: 350)),
                     // Signed last of all, and still the oldest purchase.
                     attribute(
                         "u", "T1", at: 4, product: "raw2",
-                        facts: facts("1", of: "T1", signed: 9_999, product: "first", purchased: 100, expires: 200)),
+                        facts: SampleWrite.facts(
+                            "1", of: "T1", signed: 9_999, product: "first", purchased: 100, expires: 200)),
                 ], connection)
             let purchase = try await Purchases.show(
                 organization: "o", originalTransactionID: "T1", nowMicroseconds: 5, connection)

@@ -33,7 +33,7 @@ package final class TestPostgres: @unchecked Sendable {
             throw Failure(description: "no temporary folder: errno \(errno)")
         }
         folder = String(cString: made)
-        conninfo = "host=\(folder) user=postgres dbname=postgres"
+        conninfo = Self.conninfo(folder, "postgres")
         wrapper.executableURL = URL(fileURLWithPath: "/bin/sh")
         wrapper.arguments = ["-c", Self.script, "test-postgres", folder, Self.binaries]
         wrapper.standardInput = lifeline
@@ -51,6 +51,16 @@ package final class TestPostgres: @unchecked Sendable {
     }
 
     deinit { try? lifeline.fileHandleForWriting.close() }
+
+    /// A libpq connection string for another database of this server.
+    package func conninfo(database: String) -> String { Self.conninfo(folder, database) }
+
+    private static func conninfo(_ folder: String, _ database: String) -> String {
+        "host=\(folder) user=postgres dbname=\(database)"
+    }
+
+    /// The path of a program that belongs to the server, such as `pg_dump`.
+    package static func program(_ name: String) -> String { "\(binaries)/\(name)" }
 
     /// A schema name that no other test of this process has. It does not exist yet.
     package func schema() -> String {

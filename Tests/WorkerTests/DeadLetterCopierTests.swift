@@ -16,16 +16,18 @@ import Testing
         let keys: QueueKeys
         let client: RedisClient
         let postgres: PostgresClient
-        /// Keeps nothing in Redis that is copied.
         let streams: DeadLetterStreams
         let copier: DeadLetterCopier
 
-        static func make(conninfo: String? = nil) async throws -> Bench {
+        /// - Parameter caps: nil keeps nothing in Redis that is copied.
+        static func make(
+            conninfo: String? = nil, caps: DeadLetterStreams.Caps? = nil
+        ) async throws -> Bench {
             let server = try await TestRedis.shared()
             let database = try TestPostgres.shared.get()
             let configuration = PostgresConfiguration(
                 conninfo: conninfo ?? database.conninfo, schema: database.schema())
-            let bench = Bench(server, configuration)
+            let bench = Bench(server, configuration, caps)
             try await bench.loop.run {
                 _ = await bench.client.waitUntilConnected(milliseconds: 5000)
                 if conninfo == nil { try await bench.postgres.migrated() }
@@ -33,13 +35,17 @@ import Testing
             return bench
         }
 
-        private init(_ server: TestRedis, _ configuration: PostgresConfiguration) {
+        private init(
+            _ server: TestRedis, _ configuration: PostgresConfiguration, _ wanted: DeadLetterStreams.Caps?
+        ) {
             keys = QueueKeys(prefix: server.keyPrefix(), partitions: 2)
             client = RedisClient(loop: loop, address: server.address, configuration: RedisClientConfiguration())
             postgres = PostgresClient(configuration, on: loop)
-            var caps = DeadLetterStreams.Caps()
-            caps.bytes = 0
-            caps.milliseconds = 0
+            var caps = wanted ?? DeadLetterStreams.Caps()
+            if wanted == nil {
+                caps.bytes = 0
+                caps.milliseconds = 0
+            }
             streams = DeadLetterStreams(client: client, keys: keys, caps: caps)
             copier = DeadLetterCopier(
                 loop: loop, streams: streams, partitions: 2, postgres: postgres,
@@ -135,6 +141,40 @@ import Testing
         #expect(kept.map(\.organization) == ["", "", ""])
         #expect(kept.map(\.stamp) == [0, 0, 0])
         #expect(kept.last?.error == "a\u{fffd}b" && kept.last?.header == Array("no header".utf8))
+    }
+
+    @Test func ofCopiedLettersRedisKeepsAWeekAndABoundedSize() async throws {
+        var caps = DeadLetterStreams.Caps()
+        #expect(caps.milliseconds == 7 * 86_400_000 && caps.bytes == 64 << 20)
+        // An eighth of it for each stream: two partitions of four lanes.
+        caps.bytes = 8 * 100_000
+        let bench = try await Bench.make(caps: caps)
+        let now = SystemTime().wallMilliseconds
+        func bury(_ partition: Int, _ entry: String, _ payload: String = "{}") async throws {
+            try await bench.loop.run {
+                _ = try await bench.client.command([
+                    "XADD", .text(bench.keys.dead(partition, .write)), .text(entry), "h",
+                    "identify|1|1|2|demo|5|0|||", "p", .text(payload), "reason", "poison", "text", "t",
+                ])
+            }
+        }
+        for index in 0..<150 { try await bury(0, "\(now - 8 * 86_400_000)-\(index + 1)") }
+        for index in 0..<150 { try await bury(0, "\(now - 6 * 86_400_000)-\(index + 1)") }
+        let kilobyte = String(repeating: "x", count: 1000)
+        for index in 0..<400 { try await bury(1, "\(now)-\(index + 1)", kilobyte) }
+        try await bench.copyAll()
+        for _ in 0..<5 { try await bench.loop.run { try await bench.copier.tidy() } }
+        func used(_ partition: Int, _ command: RedisArgument...) async throws -> Int64 {
+            try await bench.loop.run {
+                try await bench.client.command(command + [.text(bench.keys.dead(partition, .write))]).int64 ?? -1
+            }
+        }
+        let young = try await used(0, "XLEN")
+        // Redis trims whole nodes of a hundred.
+        #expect((150...250).contains(young), "\(young) are left")
+        let bytes = try await used(1, "MEMORY", "USAGE")
+        #expect(bytes > 0 && bytes <= 100_000, "\(bytes) bytes are left")
+        #expect(try await bench.kept().count == 700, "Postgres has them all")
     }
 
     @Test func aMonthIsKeptAndNoMore() async throws {

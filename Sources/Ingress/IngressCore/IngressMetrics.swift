@@ -22,6 +22,7 @@ package final class IngressMetrics: Sendable {
     private let dropped: CopiedCounter
     private let accepted: CopiedCounter
     private let unavailable: CopiedCounter
+    private let shed: [String: CopiedCounter]
     private let calls: CopiedCounter
     private let requests: CopiedCounter
     private let badRequests: CopiedCounter
@@ -84,6 +85,10 @@ package final class IngressMetrics: Sendable {
         dropped = single("ratchet_dropped_writes_total", "Writes whose bundle is nobody's, or several's.")
         accepted = single("ratchet_writes_accepted_total", "Writes that the queue took.")
         unavailable = single("ratchet_queue_unavailable_total", "Writes that the queue could not take.")
+        shed = family(
+            "ratchet_writes_shed_total",
+            "Writes refused with 503 by the queue: overload or a full backlog, or a drain.",
+            "reason", ["shed", "draining"])
         calls = single("ratchet_accept_calls_total", "Calls to the queue; accepted ÷ calls is the batch size.")
         requests = single("ratchet_http_requests_total", "Requests read.")
         badRequests = single("ratchet_http_bad_requests_total", "Requests that are no HTTP we answer.")
@@ -107,6 +112,8 @@ package final class IngressMetrics: Sendable {
         var dropped: Int64 = 0
         var accepted: Int64 = 0
         var unavailable: Int64 = 0
+        var shed: Int64 = 0
+        var draining: Int64 = 0
         var calls: Int64 = 0
         var waiting = 0
         var looks: [String: Int64] = [:]
@@ -118,8 +125,8 @@ package final class IngressMetrics: Sendable {
             let snapshot = try? await part.loop.run {
                 Snapshot(
                     counters: part.handler.counters, http: part.server.counters, dropped: part.drops.total,
-                    accepted: part.sink.accepted, unavailable: part.sink.unavailable, calls: part.sink.calls,
-                    waiting: part.sink.waiting,
+                    accepted: part.sink.accepted, unavailable: part.sink.unavailable, shed: part.sink.shed,
+                    draining: part.sink.draining, calls: part.sink.calls, waiting: part.sink.waiting,
                     looks: [
                         "memory": part.devices.fromMemory, "redis": part.devices.fromRedis,
                         "asked": part.devices.asked,
@@ -135,6 +142,8 @@ package final class IngressMetrics: Sendable {
             sum.dropped += snapshot.dropped
             sum.accepted += snapshot.accepted
             sum.unavailable += snapshot.unavailable
+            sum.shed += snapshot.shed
+            sum.draining += snapshot.draining
             sum.calls += snapshot.calls
             sum.waiting += snapshot.waiting
             sum.looks.merge(snapshot.looks, uniquingKeysWith: +)
@@ -163,6 +172,8 @@ package final class IngressMetrics: Sendable {
         dropped.copy(sum.dropped)
         accepted.copy(sum.accepted)
         unavailable.copy(sum.unavailable)
+        shed["shed"]?.copy(sum.shed)
+        shed["draining"]?.copy(sum.draining)
         calls.copy(sum.calls)
         requests.copy(sum.http.requests)
         badRequests.copy(sum.http.badRequests)

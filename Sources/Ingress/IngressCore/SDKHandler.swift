@@ -241,7 +241,7 @@ package final class SDKHandler: @unchecked Sendable {
             counters.limited += 1
             counters.count(refusal: .rateLimited)
             return SDKAnswer.limited(seconds: seconds)
-        case .shed: return SDKAnswer.unavailable("the service is busy")
+        case .shed, .draining: return SDKAnswer.unavailable("the service is busy")
         case .unavailable(let why):
             counters.lastUnavailable = why
             return SDKAnswer.unavailable("the service is not available")

@@ -40,6 +40,12 @@ struct IngressProcess {
             let parts = loops
             let connections = clients
             context.operations.addReadiness("redis") { await redisHealth(connections) }
+            let keys = QueueKeys(prefix: context.settings.keyPrefix, partitions: context.settings.partitions)
+            let first = clients[0]
+            context.operations.addReadiness("intake") {
+                let health = try? await first.loop.run { await IntakeHealth(client: first, keys: keys).health() }
+                return health ?? .good
+            }
             context.operations.addReadiness("directory") { await directoryHealth(parts) }
             for part in parts { context.operations.addLiveness(of: part.loop, "loop") }
             // One loop's look is enough: all use the same Redis.

@@ -50,6 +50,8 @@ struct Command: Sendable {
     var detail = ""
     var positionals: [Positional] = []
     var flags: [Flag] = []
+    /// It tells by itself that it is at work.
+    var tellsProgress = false
     let run: @Sendable (Invocation, Session) async throws -> Answer
 
     var name: String { words.joined(separator: " ") }

@@ -35,7 +35,7 @@ struct CommandLineTool: Sendable {
     private func run(_ command: Command, _ invocation: Invocation) async -> Output {
         // On a thread of its own: it speaks also when everything else is busy.
         let loop = EventLoop(name: "patience")
-        let watches = invocation.has("watch")
+        let watches = invocation.has("watch") || command.tellsProgress
         let patience = loop.spawn { [session] in
             var seconds = Self.patienceSeconds
             await loop.sleep(milliseconds: Self.patienceSeconds * 1_000)

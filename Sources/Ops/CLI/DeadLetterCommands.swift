@@ -62,7 +62,7 @@ enum DeadLetterCommands {
         words: ["dead", "retry"], summary: "put dead letters back into their lanes",
         detail: "Takes ids, or --all with or without filters. Attempts start at 0.\n" + resuming,
         positionals: [.init("ID", ids.meaning, many: true)],
-        flags: [.switch("all", "all letters that fit the filters")] + filters
+        flags: [.switch("all", "all letters that fit the filters")] + filters, tellsProgress: true
     ) { line, session in
         let filter = try filter(line)
         guard filter.ids == nil || line["all"] == nil else {
@@ -96,7 +96,7 @@ enum DeadLetterCommands {
         words: ["dead", "purge"], summary: "throw dead letters away for good",
         detail: "Without --yes it only says how many that would be.\n" + resuming,
         positionals: [.init("ID", ids.meaning, many: true)],
-        flags: filters + [.switch("yes", "really do it")]
+        flags: filters + [.switch("yes", "really do it")], tellsProgress: true
     ) { line, session in
         let filter = try filter(line)
         guard line["yes"] != nil else {

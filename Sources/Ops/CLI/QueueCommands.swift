@@ -24,23 +24,34 @@ enum QueueCommands {
                 .init("for", "DURATION", "such as 90s, 30m, 12h or 7d; until it is lifted when absent"),
             ], run: pause),
         Command(
-            words: ["queues", "resume"], summary: "lift a pause",
-            detail: "Parked jobs come back within a second or so, the oldest first.",
-            flags: selectors + [.switch("all", "lift every pause")], run: resume),
-        Command(words: ["queues", "orders"], summary: "list what is paused, by whom, why and until when") {
+            words: ["queues", "resume"], summary: "lift a pause or a drain",
+            detail: """
+                Workers go on and intake opens. Parked jobs come back within a second or so, the oldest first.
+                """,
+            flags: selectors + [
+                .switch("all", "lift every order"),
+                .init("only", "ORDER", "pause or drain: leave the other one as it is"),
+            ], run: resume),
+        DrainCommand.command, PurgeCommand.command, PromoteCommand.command,
+        Command(
+            words: ["queues", "orders"], summary: "list what is paused or drained, by whom, why and until when"
+        ) {
             _, session in
             let orders = try await session.administration().orders()
-            return Answer(document: .list(orders.map { Document($0) }), empty: "nothing is paused")
+            return Answer(document: .list(orders.map { Document($0) }), empty: "nothing is paused or drained")
         },
     ]
 
     /// One for each scope, in this order: lane, kind, organization.
-    private static let selectors = [
+    static let selectors = [
         Command.Flag("lane", "L", "verify.live, verify, write.live or write"),
-        Command.Flag("kind", "K", "a kind of job: identify or attribute"),
+        Command.Flag("kind", "K", "a kind of job, such as identify"),
         Command.Flag("org", "O", "id of an organization"),
     ]
 
+    private static let columns = [
+        "lane", "waiting", "pending", "due", "parked", "dead", "oldestWaitingMs", "paused",
+    ]
     private static let watchMilliseconds: Int64 = 1_000
 
     // MARK: - Show
@@ -67,12 +78,17 @@ enum QueueCommands {
 
     private static func answer(_ session: Session) async throws -> Answer {
         let administration = try session.administration()
-        let lanes = Document.list(try await administration.queues().map { Document($0) })
-        let orders = try await administration.orders().filter { $0.scope != .lane }
+        let (found, inPostgres) = try await administration.queues()
+        let place: Document = .string(inPostgres ? "postgres" : "redis")
+        let lanes = Document.list(found.map { Document($0).adding(["deadIn": place]) })
+        let orders = try await administration.orders().filter { $0.scope != .lane || $0.action == .drain }
         let lines = orders.map { order in
-            "\(order.scope.rawValue) \(order.target) is paused\(until(order)): \(SafeText.escaped(order.reason))\n"
+            "\(order.scope.rawValue) \(order.target) is \(order.action == .pause ? "paused" : "drained, its intake closed")"
+                + "\(until(order)): \(SafeText.escaped(order.reason))\n"
         }
-        return Answer(document: lanes, text: TextRendering().text(lanes) + lines.joined())
+        let table = TextRendering(columns: ["": columns]).text(lanes)
+        let note = "dead: only what lies in Redis; Postgres did not answer in time\n"
+        return Answer(document: lanes, text: table + (inPostgres ? "" : note) + lines.joined())
     }
 
     private static func until(_ order: QueueOrder) -> String {
@@ -95,29 +111,40 @@ enum QueueCommands {
     private static func resume(_ line: Invocation, _ session: Session) async throws -> Answer {
         let administration = try session.administration()
         let outcome: Administration.OrderOutcome
-        var nothing = "nothing was paused\n"
+        let only = line["only"].flatMap { QueueOrder.Action(rawValue: $0) }
+        if let text = line["only"], only == nil {
+            throw OpsError(.usage, "--only must be pause or drain; it is '\(text)'")
+        }
+        var nothing = only == .drain ? "nothing was drained\n" : "nothing was paused\n"
         if line.has("all") {
             guard selectors.allSatisfy({ !line.has($0.name) }) else {
                 throw OpsError(.usage, "--all and a lane, kind or organization exclude each other")
             }
-            outcome = try await administration.resumeAll()
+            outcome = try await administration.resumeAll(only: only)
         } else {
             let (scope, target) = try selected(line)
-            outcome = try await administration.resume(scope, target)
-            nothing = "\(scope.rawValue) \(target) was not paused\n"
+            outcome = try await administration.resume(scope, target, only: only)
+            nothing = "\(scope.rawValue) \(target) was not \(only == .drain ? "drained" : "paused")\n"
         }
-        let lines = outcome.orders.map { "\($0.scope.rawValue) \($0.target) goes on\n" }
+        let lines = outcome.orders.map { order in
+            let what = order.action == .pause ? "goes on" : "is open for intake again"
+            return "\(order.scope.rawValue) \(order.target) \(what)\n"
+        }
         return Answer(
             document: .list(outcome.orders.map { Document($0) }), text: lines.isEmpty ? nothing : lines.joined(),
             warnings: outcome.warnings)
     }
 
-    private static func selected(_ line: Invocation) throws(OpsError) -> (QueueOrder.Scope, String) {
+    /// - Parameter other: a flag that may stand instead.
+    static func selected(_ line: Invocation, or other: String? = nil) throws(OpsError) -> (QueueOrder.Scope, String) {
         let given = zip([QueueOrder.Scope.lane, .kind, .organization], selectors).compactMap { scope, flag in
             line[flag.name].map { (scope, $0) }
         }
         guard given.count == 1 else {
-            throw OpsError(.usage, "name one of --lane L, --kind K and --org O")
+            throw OpsError(
+                .usage,
+                "name one of --lane L, --kind K\(other == nil ? " and" : ",") --org O\(other.map { " and \($0)" } ?? "")"
+            )
         }
         return given[0]
     }
@@ -126,7 +153,7 @@ enum QueueCommands {
     private static let longestMilliseconds: Int64 = 366 * 86_400_000
 
     /// - Returns: milliseconds.
-    private static func duration(_ text: String) throws(OpsError) -> Int64 {
+    static func duration(_ text: String) throws(OpsError) -> Int64 {
         let units: [Character: Int64] = ["s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000]
         guard let unit = text.last.flatMap({ units[$0] }), let count = Int64(text.dropLast()), count > 0,
             count <= longestMilliseconds / unit

@@ -11,6 +11,11 @@ final class Session: Sendable {
     let progress: @Sendable (String) -> Void
     /// Whether somebody watches the progress.
     let isWatched: Bool
+    /// Tells people of progress in place of what it told last; only where somebody watches.
+    let redraw: @Sendable (String) -> Void
+    /// Whether somebody wants the command to end: Ctrl-C, SIGTERM, or a terminal that went away. From the first call on
+    /// these end nothing by themselves.
+    let isInterrupted: @Sendable () -> Bool
     /// Shows text at once, before the command has ended; false when nobody reads any more.
     let show: @Sendable (String) -> Bool
     private let opened = Mutex<Administration?>(nil)
@@ -19,12 +24,15 @@ final class Session: Sendable {
         environment: [String: String], time: any TimeSource = SystemTime(),
         isWatched: Bool = false,
         progress: @escaping @Sendable (String) -> Void = { _ in },
+        redraw: (@Sendable (String) -> Void)? = nil, isInterrupted: @escaping @Sendable () -> Bool = { false },
         show: @escaping @Sendable (String) -> Bool = { _ in false }
     ) {
         self.environment = environment
         self.isWatched = isWatched
         self.time = time
         self.progress = progress
+        self.redraw = redraw ?? progress
+        self.isInterrupted = isInterrupted
         self.show = show
     }
 

@@ -25,7 +25,7 @@ extension Administration {
 
     /// Letters locked, moved and marked in one transaction. Small enough that a rest of the work is never lost for
     /// long, and that two operators don't wait for each other.
-    private static let batch = 100
+    private static let batch = 500
 
     /// - Parameter ids: as listed; none for any.
     /// - Throws: `.usage` for what can't be an id, a lane or an organization.
@@ -249,6 +249,7 @@ extension Administration {
     ) async throws -> BulkResult {
         var result = BulkResult()
         var moved: [DeadLetterRecord] = []
+        var batches: [([DeadLetterStreams.Redrive], Int, Lane)] = []
         for (place, group) in Self.places(letters) {
             var going: [DeadLetterRecord] = []
             var entries: [DeadLetterStreams.Redrive] = []
@@ -268,10 +269,19 @@ extension Administration {
                         entry: letter.entry, header: header, payload: payload ?? letter.payload))
             }
             guard let lane = Lane(name: place.lane), !going.isEmpty else { continue }
-            for added in try await streams.redrive(entries, place.partition, lane) {
-                if added { result.done += 1 } else { result.before += 1 }
-            }
             moved += going
+            batches.append((entries, place.partition, lane))
+        }
+        // Partitions are independent: the calls go out together.
+        try await withThrowingTaskGroup(of: [Bool].self) { group in
+            for (entries, partition, lane) in batches {
+                group.addTask { try await streams.redrive(entries, partition, lane) }
+            }
+            for try await answers in group {
+                for added in answers {
+                    if added { result.done += 1 } else { result.before += 1 }
+                }
+            }
         }
         try await mark(moved, .retried, action, detail, connection)
         return result

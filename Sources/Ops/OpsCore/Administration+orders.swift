@@ -7,7 +7,7 @@ internal import Wire
 extension Administration {
     /// What came of an order to the queue.
     package struct OrderOutcome: Sendable {
-        /// What was paused, or is paused no more.
+        /// What was ordered, or stands no more.
         package var orders: [QueueOrder]
         /// What the operator should know besides.
         package var warnings: [String] = []
@@ -20,15 +20,32 @@ extension Administration {
     package func pause(
         _ scope: QueueOrder.Scope, _ target: String, reason: String, milliseconds: Int64?
     ) async throws(OpsError) -> OrderOutcome {
-        try Self.checkTarget(scope, target)
+        try await give(.pause, scope, target, reason: reason, milliseconds: milliseconds)
+    }
+
+    static func checkReason(_ reason: String) throws(OpsError) {
         guard (1...1_000).contains(reason.utf8.count), !reason.utf8.contains(0) else {
             throw OpsError(.usage, "the reason must have 1 to 1000 bytes")
         }
+    }
+
+    func give(
+        _ action: QueueOrder.Action, _ scope: QueueOrder.Scope, _ target: String, reason: String, milliseconds: Int64?
+    ) async throws(OpsError) -> OrderOutcome {
+        try Self.checkTarget(scope, target)
+        try Self.checkReason(reason)
         let (keys, actor) = (installation.keys, actor)
         let order = try await installation.withRedis { client in
             do {
-                return try await QueueOrders(client: client, keys: keys).pause(
-                    scope, target, owner: actor, reason: reason, milliseconds: milliseconds)
+                let orders = QueueOrders(client: client, keys: keys)
+                switch action {
+                case .pause:
+                    return try await orders.pause(
+                        scope, target, owner: actor, reason: reason, milliseconds: milliseconds)
+                case .drain:
+                    return try await orders.drain(
+                        scope, target, owner: actor, reason: reason, milliseconds: milliseconds)
+                }
             } catch is QueueOrders.TooMany {
                 throw OpsError(
                     .usage, "\(QueueOrders.mostOrders) orders stand already; ratchet queues resume lifts one")
@@ -50,21 +67,25 @@ extension Administration {
         return outcome
     }
 
-    /// Lifts an order.
+    /// Lifts the orders on something.
+    /// - Parameter only: nil for pause and drain alike.
     /// - Returns: no orders when there was none.
-    package func resume(_ scope: QueueOrder.Scope, _ target: String) async throws(OpsError) -> OrderOutcome {
+    package func resume(
+        _ scope: QueueOrder.Scope, _ target: String, only action: QueueOrder.Action? = nil
+    ) async throws(OpsError) -> OrderOutcome {
         try Self.checkTarget(scope, target)
+        let meant = QueueTarget(scope, target)
         return try await resume {
-            $0.scope == scope && $0.target.utf8.elementsEqual(target.utf8)
+            meant.isMeant(by: $0) && (action == nil || $0.action == action)
         } unlisted: {
-            (scope, target)
+            (scope, target, action.map { [$0] } ?? QueueOrder.Action.allCases)
         }
     }
 
     /// Lifts all orders.
-    package func resumeAll() async throws(OpsError) -> OrderOutcome {
-        try await resume { _ in
-            true
+    package func resumeAll(only action: QueueOrder.Action? = nil) async throws(OpsError) -> OrderOutcome {
+        try await resume {
+            action == nil || $0.action == action
         } unlisted: {
             nil
         }
@@ -73,15 +94,17 @@ extension Administration {
     /// - Parameter unlisted: what to lift even when it is not in force: Postgres may still have it.
     private func resume(
         _ isMeant: @escaping @Sendable (QueueOrder) -> Bool,
-        unlisted: @escaping @Sendable () -> (QueueOrder.Scope, String)?
+        unlisted: @escaping @Sendable () -> (QueueOrder.Scope, String, [QueueOrder.Action])?
     ) async throws(OpsError) -> OrderOutcome {
         let (keys, actor) = (installation.keys, actor)
         let lifted = try await installation.withRedis { client in
             let orders = QueueOrders(client: client, keys: keys)
             let standing = try await orders.list().filter(isMeant)
-            for order in standing { _ = try await orders.resume(order.scope, order.target, owner: actor) }
-            if standing.isEmpty, let (scope, target) = unlisted() {
-                _ = try await orders.resume(scope, target, owner: actor)
+            for order in standing {
+                _ = try await orders.resume(order.scope, order.target, owner: actor, lifting: order.action)
+            }
+            if standing.isEmpty, let (scope, target, actions) = unlisted() {
+                for action in actions { _ = try await orders.resume(scope, target, owner: actor, lifting: action) }
             }
             return standing
         }
@@ -109,7 +132,8 @@ extension Administration {
                 try await installation.withPostgres { connection in
                     try await LaneOrders.copy(
                         LaneOrderRecord(
-                            scope: order.scope.rawValue, target: order.target, action: "pause", owner: order.owner,
+                            scope: order.scope.rawValue, target: order.target, action: order.action.rawValue,
+                            owner: order.owner,
                             reason: order.reason, until: order.until.map { $0 * 1000 }, createdAt: order.at * 1000),
                         lifted: change.action == .resume, id: change.id, connection)
                 }
@@ -121,7 +145,7 @@ extension Administration {
         }
     }
 
-    private static func checkTarget(_ scope: QueueOrder.Scope, _ target: String) throws(OpsError) {
+    static func checkTarget(_ scope: QueueOrder.Scope, _ target: String) throws(OpsError) {
         switch scope {
         case .lane:
             guard Lane(name: target) != nil else {

@@ -121,7 +121,8 @@ extension Document {
 
     package init(_ order: QueueOrder) {
         self = .members([
-            "scope": .string(order.scope.rawValue), "target": .string(order.target), "owner": .string(order.owner),
+            "action": .string(order.action.rawValue), "scope": .string(order.scope.rawValue),
+            "target": .string(order.target), "owner": .string(order.owner),
             "reason": .string(order.reason), "at": .time(milliseconds: order.at),
             "until": .time(milliseconds: order.until),
         ])

@@ -86,6 +86,9 @@ package enum AcceptResult: Equatable, Sendable {
     case limited(retryAfterSeconds: Int)
     /// The queue sheds this class of work, or the organization's backlog is full; nothing was stored.
     case shed
+    /// Operators drain its lane, kind or organization: intake of it is closed. Nothing was stored; a retry helps once
+    /// the drain is over.
+    case draining
     /// The queue can't say that it has the job: away, refusing, too slow, or not seeded yet. The job may be stored
     /// all the same; sending it again is safe.
     case unavailable(String)

@@ -62,8 +62,8 @@ final class RedisCluster: @unchecked Sendable {
         self.configuration = configuration
         changes = LoopWaiters(loop: loop)
         informant = RedisInformant(
-            loop: loop, hosts: seeds, login: address, configuration: configuration, question: ["CLUSTER", "SLOTS"],
-            parse: SlotMap.init)
+            loop: loop, hosts: seeds, login: address, configuration: configuration, questions: [["CLUSTER", "SLOTS"]]
+        ) { replies, node throws(RedisError) in try SlotMap(replies[0], from: node) }
     }
 
     // MARK: - Life

@@ -1,7 +1,7 @@
 internal import EventLoop
 
-/// Asks one of several servers where things are: sentinels for their primary, nodes for their cluster. Those that are
-/// away or know nothing are passed over; the one that answered is asked first the next time.
+/// Asks one of several servers where things are: a sentinel for its primary, a node for its cluster. Those that are away
+/// or know nothing are passed over; the one that answered is asked first the next time.
 ///
 /// Confined to its loop; each question is asked from there and answered there.
 ///
@@ -10,15 +10,16 @@ final class RedisInformant<Answer>: @unchecked Sendable {
     private let loop: EventLoop
     private let login: RedisAddress
     private let configuration: RedisClientConfiguration
-    private let question: [RedisArgument]
+    private let questions: [[RedisArgument]]
     private let isLoginOptional: Bool
-    private let parse: (RedisValue, RedisHost) throws(RedisError) -> Answer
+    private let parse: ([RedisValue], RedisHost) throws(RedisError) -> Answer
 
     /// Who is asked, the likeliest first.
     private(set) var hosts: [RedisHost]
     private var link: RedisLink?
     private var waiting: [(Result<Answer, RedisError>) -> Void] = []
     private var left = 0
+    private var replies: [RedisValue] = []
     private var isClosed = false
 
     /// A server that needs longer for a question that costs nothing is as good as away.
@@ -27,17 +28,18 @@ final class RedisInformant<Answer>: @unchecked Sendable {
     /// - Parameters:
     ///   - login: its user and password are used; its endpoint is not.
     ///   - isLoginOptional: sentinels mostly have no password, though the servers they watch do.
-    ///   - parse: throws for an answer that is of no use; the next server is asked then.
+    ///   - questions: asked together.
+    ///   - parse: gets a reply for each, errors among them; throws for what is of no use, and the next server is asked.
     init(
         loop: EventLoop, hosts: [RedisHost], login: RedisAddress, isLoginOptional: Bool = false,
-        configuration: RedisClientConfiguration, question: [RedisArgument],
-        parse: @escaping (RedisValue, RedisHost) throws(RedisError) -> Answer
+        configuration: RedisClientConfiguration, questions: [[RedisArgument]],
+        parse: @escaping ([RedisValue], RedisHost) throws(RedisError) -> Answer
     ) {
         self.loop = loop
         self.hosts = hosts
         self.login = login
         self.isLoginOptional = isLoginOptional
-        self.question = question
+        self.questions = questions
         self.parse = parse
         var configuration = configuration
         configuration.connectTimeoutMilliseconds = min(
@@ -103,15 +105,29 @@ final class RedisInformant<Answer>: @unchecked Sendable {
     }
 
     private func send(on link: RedisLink, _ host: RedisHost) {
-        let completion = PendingCommand.Completion.handler { [weak self, weak link] result in
-            guard let self, let link, self.link === link else { return }
-            do throws(RedisError) {
-                finish(.success(try parse(try result.get(), host)))
-            } catch {
-                failed(error)
+        replies = []
+        for question in questions {
+            let completion = PendingCommand.Completion.handler { [weak self, weak link] result in
+                guard let self, let link, self.link === link else { return }
+                received(result, host)
             }
+            link.connection?.send(question, timeoutMilliseconds: Self.patienceMilliseconds, completion: completion)
         }
-        link.connection?.send(question, timeoutMilliseconds: Self.patienceMilliseconds, completion: completion)
+    }
+
+    private func received(_ result: Result<RedisValue, RedisError>, _ host: RedisHost) {
+        do throws(RedisError) {
+            do throws(RedisError) {
+                replies.append(try result.get())
+            } catch {
+                guard case .server = error.code else { throw error }
+                replies.append(.error(RedisServerError(message: error.message)))
+            }
+            guard replies.count == questions.count else { return }
+            finish(.success(try parse(replies, host)))
+        } catch {
+            failed(error)
+        }
     }
 
     private func failed(_ error: RedisError) {

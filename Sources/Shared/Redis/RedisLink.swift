@@ -14,7 +14,7 @@ package enum RedisLinkState: Sendable, Equatable {
 /// Keeps one connection to an address: finds the server, connects, greets, and after a loss does so again for ever,
 /// with backoff.
 ///
-/// With sentinels the server is the primary they name, which must say so itself. They are asked at each attempt, and
+/// With sentinels the server is the primary they name, which must say so itself. They are asked at each attempt and
 /// each second while connected: a primary that was frozen or cut off learns last that it is none any more. For a
 /// cluster it is any node, another one at each attempt.
 ///
@@ -54,7 +54,7 @@ final class RedisLink: @unchecked Sendable {
     /// Tells callbacks of an abandoned attempt from those of the present one.
     private var generation: UInt64 = 0
     private let isLoginOptional: Bool
-    private let sentinels: RedisInformant<RedisHost>?
+    private let sentinels: RedisSentinels?
     private var sentinelTimer: EventLoop.TimerToken?
     /// The nodes of a cluster that may be tried, when more are known by now than its address names.
     var knownNodes: (() -> [RedisHost])?
@@ -71,18 +71,8 @@ final class RedisLink: @unchecked Sendable {
         self.configuration = configuration
         self.isLoginOptional = isLoginOptional
         if case .sentinel(let name, let hosts) = address.endpoint {
-            sentinels = RedisInformant(
-                loop: loop, hosts: hosts, login: address, isLoginOptional: true, configuration: configuration,
-                question: ["SENTINEL", "GET-MASTER-ADDR-BY-NAME", .text(name)]
-            ) { reply, sentinel throws(RedisError) in
-                guard let parts = reply.elements, parts.count == 2, let host = parts[0].text, !host.isEmpty,
-                    let port = parts[1].int64.flatMap({ UInt16(exactly: $0) }), port > 0
-                else {
-                    throw RedisError(
-                        code: .unavailable, message: "the sentinel \(sentinel) knows no primary named \(name)")
-                }
-                return RedisHost(name: host, port: port)
-            }
+            sentinels = RedisSentinels(
+                loop: loop, name: name, sentinels: hosts, login: address, configuration: configuration)
         } else {
             sentinels = nil
         }
@@ -278,9 +268,7 @@ final class RedisLink: @unchecked Sendable {
             guard let self, let connection, greeting === connection else { return }
             switch result {
             case .success(let value) where value.elements?.first?.text == "master": greeted(connection)
-            case .success:
-                sentinels?.doubt()
-                tryNext("\(host?.description ?? "the server") is no primary")
+            case .success: tryNext("\(host?.description ?? "the server") is no primary")
             case .failure(let error): tryNext(error.message)
             }
         }

@@ -19,6 +19,7 @@ struct SlotMap {
     /// - Parameter asked: who answered; stands in for a host that the node does not know.
     /// - Throws: `.protocolViolation` for another form, `.unavailable` when no slot is served at all.
     init(_ reply: RedisValue, from asked: RedisHost) throws(RedisError) {
+        if case .error(let error) = reply { throw RedisError(error) }
         guard let ranges = reply.elements else { throw Self.otherForm(asked) }
         for range in ranges {
             guard let parts = range.elements, parts.count >= 3, let first = parts[0].int64, let last = parts[1].int64,

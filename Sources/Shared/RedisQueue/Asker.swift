@@ -16,6 +16,9 @@ package final class Asker: @unchecked Sendable {
         case unavailable(String)
     }
 
+    /// Why an ask is `unavailable` when its job was taken and no answer came.
+    package static let nobodyAnswered = "nobody answered in time"
+
     /// Between correlation id and payload of an answer; no id holds it.
     static let separator = UInt8(ascii: "\n")
 
@@ -80,7 +83,7 @@ package final class Asker: @unchecked Sendable {
         let (asked, id) = (job, job.correlationID)
         return await withUnsafeContinuation { continuation in
             let timer = loop.schedule(afterMilliseconds: timeoutMilliseconds) { [self] in
-                finish(id, .unavailable("nobody answered in time"))
+                finish(id, .unavailable(Self.nobodyAnswered))
             }
             waiters[id] = Waiter(continuation: continuation, timer: timer)
             loop.spawn { [self] in
@@ -88,6 +91,7 @@ package final class Asker: @unchecked Sendable {
                 case .accepted: break
                 case .limited(let seconds): finish(id, .limited(retryAfterSeconds: seconds))
                 case .shed: finish(id, .unavailable("the queue refuses for now"))
+                case .draining: finish(id, .unavailable("operators drain it: intake is closed"))
                 case .unavailable(let why): finish(id, .unavailable(why))
                 }
             }

@@ -46,13 +46,13 @@ package struct QueueKeys: Sendable {
     package func parked(_ partition: Int, _ lane: Lane) -> String { self.lane(partition, lane) + ":parked" }
     /// String: the last stamp given out.
     package func clock(_ partition: Int) -> String { "\(prefix)q:{\(partition)}:clock" }
-    /// Hash: `seeded`, `layout`, `partitions`, and the orders in force.
+    /// Hash: `seeded`, `layout`, `partitions`, the shed level, the orders in force, and what they close for intake.
     package func meta(_ partition: Int) -> String { "\(prefix)q:{\(partition)}:meta" }
     /// Stream: changes of the orders not yet copied to Postgres; only partition 0 has one.
     package func changes(_ partition: Int) -> String { "\(prefix)q:{\(partition)}:changes" }
     /// Hash: counters by outcome and lane.
     package func stats(_ partition: Int) -> String { "\(prefix)q:{\(partition)}:stats" }
-    /// Hash: organization → entries not ended yet.
+    /// Hash: entries not ended yet, by organization and by `kind:` and kind (no organization's id has a colon).
     package func backlog(_ partition: Int) -> String { "\(prefix)q:{\(partition)}:backlog" }
     /// Hash: stamp → starts of a suspected job that ran alone.
     package func alone(_ partition: Int) -> String { "\(prefix)q:{\(partition)}:alone" }

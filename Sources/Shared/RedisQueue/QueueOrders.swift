@@ -1,6 +1,6 @@
 package import Redis
 
-/// An order of operators to pause something, in force until it is lifted or runs out.
+/// An order of operators to pause or drain something, in force until it is lifted or runs out.
 package struct QueueOrder: Equatable, Sendable {
     package enum Scope: String, CaseIterable, Sendable {
         /// One lane alone: `write` leaves `write.live` as it is.
@@ -10,6 +10,13 @@ package struct QueueOrder: Equatable, Sendable {
         /// Jobs of one organization, in every lane.
         case organization
     }
+    package enum Action: String, CaseIterable, Sendable {
+        /// Workers get no job of it; intake goes on.
+        case pause
+        /// Intake refuses it; workers go on.
+        case drain
+    }
+    package var action: Action
     package var scope: Scope
     /// Which one of them.
     package var target: String
@@ -20,7 +27,11 @@ package struct QueueOrder: Equatable, Sendable {
     /// and when it ends by itself; nil stands until it is lifted.
     package var until: Int64?
 
-    package init(scope: Scope, target: String, owner: String, reason: String, at: Int64, until: Int64?) {
+    package init(
+        _ action: Action = .pause, scope: Scope, target: String, owner: String, reason: String, at: Int64,
+        until: Int64?
+    ) {
+        self.action = action
         self.scope = scope
         self.target = target
         self.owner = owner
@@ -35,14 +46,17 @@ package struct QueueOrder: Equatable, Sendable {
     static func name(_ scope: Scope, _ target: String) -> String { "\(scope.rawValue):\(target)" }
 
     /// - Parameter name: `lane:write` and so on; nil for a scope that this version does not know.
-    init?(name: String, owner: String, reason: String, at: Int64, until: Int64?) {
+    init?(_ action: Action, name: String, owner: String, reason: String, at: Int64, until: Int64?) {
         let parts = name.split(separator: ":", maxSplits: 1)
         guard parts.count == 2, let scope = Scope(rawValue: String(parts[0])) else { return nil }
-        self.init(scope: scope, target: String(parts[1]), owner: owner, reason: reason, at: at, until: until)
+        self.init(action, scope: scope, target: String(parts[1]), owner: owner, reason: reason, at: at, until: until)
     }
 
     var arguments: [RedisArgument] {
-        [.text(name), .text(owner), .text(reason), .integer(at), until.map { .integer($0) } ?? ""]
+        [
+            .text(name), .text(owner), .text(reason), .integer(at), until.map { .integer($0) } ?? "",
+            .text(action.rawValue),
+        ]
     }
 }
 
@@ -51,11 +65,11 @@ package struct QueueOrder: Equatable, Sendable {
 package struct QueueOrders: Sendable {
     /// A change on its way to Postgres.
     package struct Change: Equatable, Sendable {
-        package enum Action: String, Sendable { case pause, resume }
+        package enum Action: String, Sendable { case pause, drain, resume }
         /// Never given twice.
         package let id: String
         package let action: Action
-        /// For `resume` the owner and `at` are those of the lifting.
+        /// For `resume` its action is what was lifted, owner and `at` are those of the lifting.
         package let order: QueueOrder
     }
 
@@ -81,23 +95,38 @@ package struct QueueOrders: Sendable {
     package func pause(
         _ scope: QueueOrder.Scope, _ target: String, owner: String, reason: String, milliseconds: Int64?
     ) async throws -> QueueOrder {
+        try await give(.pause, scope, target, owner: owner, reason: reason, milliseconds: milliseconds)
+    }
+
+    /// Holds from the next call of intake on; otherwise as `pause`.
+    package func drain(
+        _ scope: QueueOrder.Scope, _ target: String, owner: String, reason: String, milliseconds: Int64?
+    ) async throws -> QueueOrder {
+        try await give(.drain, scope, target, owner: owner, reason: reason, milliseconds: milliseconds)
+    }
+
+    private func give(
+        _ action: QueueOrder.Action, _ scope: QueueOrder.Scope, _ target: String, owner: String, reason: String,
+        milliseconds: Int64?
+    ) async throws -> QueueOrder {
         let now = try await nowMilliseconds()
         let order = QueueOrder(
-            scope: scope, target: target, owner: owner, reason: reason, at: now,
+            action, scope: scope, target: target, owner: owner, reason: reason, at: now,
             until: milliseconds.map { now + $0 })
         // The change is noted with the last one, partition 0: what is copied holds everywhere.
         for partition in (0..<keys.partitions).reversed() {
             let answer = try await client.evaluate(
-                QueueScripts.pause, keys: [.text(keys.meta(partition)), .text(keys.changes(partition))],
+                QueueScripts.order, keys: [.text(keys.meta(partition)), .text(keys.changes(partition))],
                 arguments: order.arguments + [.integer(Int64(Self.mostOrders)), partition == 0 ? "1" : "0"])
             guard answer.int64 == 1 else { throw TooMany() }
         }
         return order
     }
 
-    /// - Returns: whether it was paused anywhere.
+    /// - Parameter action: what kind of order is lifted.
+    /// - Returns: whether there was one anywhere.
     package func resume(
-        _ scope: QueueOrder.Scope, _ target: String, owner: String
+        _ scope: QueueOrder.Scope, _ target: String, owner: String, lifting action: QueueOrder.Action = .pause
     ) async throws(RedisError) -> Bool {
         let now = try await nowMilliseconds()
         var found = false
@@ -106,29 +135,32 @@ package struct QueueOrders: Sendable {
                 QueueScripts.resume, keys: [.text(keys.meta(partition)), .text(keys.changes(partition))],
                 arguments: [
                     .text(QueueOrder.name(scope, target)), .text(owner), .integer(now), partition == 0 ? "1" : "0",
+                    .text(action.rawValue),
                 ])
             if answer.int64 == 1 { found = true }
         }
         return found
     }
 
-    /// What is in force in any partition, by scope and target.
+    /// What is in force in any partition, by scope, target and action.
     package func list() async throws(RedisError) -> [QueueOrder] {
-        var found: [String: QueueOrder] = [:]
+        var found: [[String]: QueueOrder] = [:]
         for partition in 0..<keys.partitions {
             let answer = try await client.evaluate(
                 QueueScripts.orders, keys: [.text(keys.meta(partition))], arguments: [])
             for item in answer.elements?.dropFirst() ?? [] {
                 let fields = item.elements?.map { $0.text ?? "" } ?? []
-                guard fields.count == 5,
+                guard fields.count == 6, let action = QueueOrder.Action(rawValue: fields[5]),
                     let order = QueueOrder(
-                        name: fields[0], owner: fields[1], reason: fields[2], at: Int64(fields[3]) ?? 0,
+                        action, name: fields[0], owner: fields[1], reason: fields[2], at: Int64(fields[3]) ?? 0,
                         until: Int64(fields[4]))
                 else { continue }
-                found[order.name] = order
+                found[[order.name, order.action.rawValue]] = order
             }
         }
-        return found.values.sorted { ($0.scope.rawValue, $0.target) < ($1.scope.rawValue, $1.target) }
+        return found.values.sorted {
+            ($0.scope.rawValue, $0.target, $0.action.rawValue) < ($1.scope.rawValue, $1.target, $1.action.rawValue)
+        }
     }
 
     /// Changes that nobody has copied to Postgres, the oldest first; several may copy the same ones.
@@ -144,6 +176,7 @@ package struct QueueOrders: Sendable {
             for index in stride(from: 0, to: items.count - 1, by: 2) { fields[items[index]] = items[index + 1] }
             guard let action = Change.Action(rawValue: fields["action"] ?? ""),
                 let order = QueueOrder(
+                    QueueOrder.Action(rawValue: fields["lifts"] ?? action.rawValue) ?? .pause,
                     name: fields["name"] ?? "", owner: fields["owner"] ?? "", reason: fields["reason"] ?? "",
                     at: Int64(fields["at"] ?? "") ?? 0, until: Int64(fields["until"] ?? ""))
             else { continue }

@@ -28,6 +28,9 @@ package final class RedisJobSink: JobSink, @unchecked Sendable {
     package private(set) var calls: Int64 = 0
     package private(set) var accepted: Int64 = 0
     package private(set) var unavailable: Int64 = 0
+    /// Refused by the shed level or a full backlog, and by a drain.
+    package private(set) var shed: Int64 = 0
+    package private(set) var draining: Int64 = 0
     /// Writes that wait for Redis now.
     package private(set) var waiting = 0
 
@@ -52,6 +55,8 @@ package final class RedisJobSink: JobSink, @unchecked Sendable {
     private static let replicationMilliseconds: Int64 = 1000
     /// Most writes one call carries: 64 × 20 µs keeps the slowest script near 1 ms.
     private static let mostPerCall = 64
+    /// Beyond so many bytes no write is added to a call, for the same reason; one alone may be larger.
+    private static let mostBytesPerCall = 256 << 10
 
     /// - Parameters:
     ///   - loop: the loop on which `accept` is called and `client` lives.
@@ -91,7 +96,9 @@ package final class RedisJobSink: JobSink, @unchecked Sendable {
         switch result {
         case .accepted: accepted += 1
         case .unavailable: unavailable += 1
-        case .limited, .shed: break
+        case .shed: shed += 1
+        case .draining: draining += 1
+        case .limited: break
         }
         return result
     }
@@ -111,12 +118,7 @@ package final class RedisJobSink: JobSink, @unchecked Sendable {
     /// Sends what waits for one partition, call after call, until nothing does.
     private func drain(_ partition: Int) async {
         while !pending[partition].isEmpty {
-            var bytes = 0
-            let batch = Array(
-                pending[partition].prefix(Self.mostPerCall).prefix { entry in
-                    defer { bytes += entry.job.payload.count }
-                    return bytes < QueueScripts.mostBytes
-                })
+            let batch = nextBatch(partition)
             pending[partition].removeFirst(batch.count)
             let now = loop.time.monotonicNanoseconds
             // The oldest waits shortest: its deadline holds for the call, so nobody is answered too late.
@@ -129,6 +131,16 @@ package final class RedisJobSink: JobSink, @unchecked Sendable {
             for (entry, result) in zip(batch, results) { entry.continuation.resume(returning: result) }
         }
         underWay[partition] = false
+    }
+
+    /// As many of the oldest as one call carries, by number and by bytes.
+    private func nextBatch(_ partition: Int) -> [Pending] {
+        var bytes = 0
+        let batch = pending[partition].prefix(Self.mostPerCall).prefix { entry in
+            defer { bytes += entry.job.payload.count }
+            return bytes < Self.mostBytesPerCall
+        }
+        return Array(batch)
     }
 
     /// Sends a batch, and before that charges what the script can't reach: in a cluster the limits that jobs of several
@@ -240,6 +252,7 @@ package final class RedisJobSink: JobSink, @unchecked Sendable {
         switch first {
         case UInt8(ascii: "L"): return .limited(retryAfterSeconds: max(1, Int(text) ?? 1))
         case UInt8(ascii: "S"): return .shed
+        case UInt8(ascii: "D"): return .draining
         default:
             guard let stamp = Int64(String(decoding: bytes, as: UTF8.self)) else {
                 return .unavailable("redis answered in another form")

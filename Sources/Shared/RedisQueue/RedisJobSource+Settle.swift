@@ -3,6 +3,8 @@ package import Jobs
 internal import Redis
 
 extension RedisJobSource {
+    /// Most bytes one settle call carries: Redis works on nothing else meanwhile.
+    private static let mostBytesPerCall = 512 << 10
     /// First pause after a failed settle; doubled up to the cap.
     private static let retryMilliseconds: Int64 = 50
     private static let retryCapMilliseconds: Int64 = 1000
@@ -35,7 +37,7 @@ extension RedisJobSource {
         var bytes = 0
         for settlement in done + others {
             let (arguments, size) = Self.arguments(settlement)
-            if count == QueueScripts.mostEntries || (count > 0 && bytes + size > QueueScripts.mostBytes) {
+            if count == QueueScripts.mostEntries || (count > 0 && bytes + size > Self.mostBytesPerCall) {
                 await send(call, job.partition, job.lane)
                 call.removeAll(keepingCapacity: true)
                 count = 0
@@ -52,9 +54,10 @@ extension RedisJobSource {
         let job = settlement.job
         let id = RedisArgument.text(job.entryID)
         let stamp = RedisArgument.integer(job.header.stamp)
+        let owner = RedisArgument.text("\(job.header.kind.rawValue)|\(job.header.organization)")
         switch settlement.action {
         case .done:
-            return (["done", id, .text(job.header.organization), stamp], 64)
+            return (["done", id, owner, stamp], 64)
         case .forward(let lane, let payload):
             var header = job.header
             header.attempts = 0
@@ -74,7 +77,7 @@ extension RedisJobSource {
         case .dead(let reason, let text):
             return (
                 [
-                    "dead", id, .text(job.header.organization), stamp, .text(job.header.encoded),
+                    "dead", id, owner, stamp, .text(job.header.encoded),
                     .bytes(job.payload), .text(reason), .bytes(deadText(text)),
                 ], job.payload.count + 128 + deadTextBytes
             )
@@ -117,7 +120,7 @@ extension RedisJobSource {
     func buryMalformed(_ stream: Stream, id: String, header: [UInt8], payload: [UInt8]) async {
         await send(
             [
-                "dead", .text(id), "", "0", .bytes(header), .bytes(payload), "malformed",
+                "dead", .text(id), "|", "0", .bytes(header), .bytes(payload), "malformed",
                 "the entry has no readable header",
             ], stream.partition, stream.lane)
     }

@@ -75,6 +75,9 @@ package final class RedisJobSource: JobSource, @unchecked Sendable {
     private static let blockMilliseconds: Int64 = 1000
     /// Pause before asking again a queue that refused or was away.
     private static let refusedMilliseconds: Int64 = 200
+    /// A reply ends about here: Redis works on nothing else while it writes one, and 256 jobs of the greatest size would
+    /// take it tens of milliseconds.
+    private static let bytesPerFetch: Int64 = 512 << 10
     /// Fewest entries asked of a stream at once.
     private static let fewestPerStream = 16
 
@@ -142,7 +145,8 @@ package final class RedisJobSource: JobSource, @unchecked Sendable {
                 takenOver += jobs
                 continue
             }
-            allowed += await unlessPaused(jobs, Set(items.dropFirst().compactMap { $0.elements?.first?.text }))
+            let pauses = items.dropFirst().compactMap(\.elements).filter { $0.last?.text == "pause" }
+            allowed += await unlessPaused(jobs, Set(pauses.compactMap { $0.first?.text }))
         }
         if allowed.isEmpty && !takenOver.isEmpty {
             await loop.sleep(milliseconds: Self.refusedMilliseconds)
@@ -245,7 +249,7 @@ package final class RedisJobSource: JobSource, @unchecked Sendable {
                 QueueScripts.fetch, keys: [.text(keys.meta(stream.partition)), .text(stream.key)],
                 arguments: [
                     .text(QueueKeys.group), .text(consumer), .integer(Int64(count)), .text(stream.lane.name),
-                    .integer(Int64(QueueScripts.mostBytes)),
+                    .integer(Self.bytesPerFetch),
                 ])
         } catch {
             deliveriesInDoubt = true

@@ -4,6 +4,8 @@ internal import Synchronization
 /// What a check found.
 package enum Health: Equatable, Sendable {
     case good
+    /// It works, at a level that says how much it refuses (0: nothing), and what that is. Ready all the same.
+    case level(Int, String)
     /// One line for an operator, without secrets.
     case bad(String)
 }

@@ -116,24 +116,39 @@ package final class OperationsServer: Sendable {
         return await answer()
     }
 
-    /// 200 when every check is good, otherwise 503; the body names each check either way.
+    /// 503 when a check is bad, otherwise 200; the body names each check either way, and says `degraded` when all is
+    /// ready but something is refused.
     private func health(_ checks: HealthChecks, good: StaticString, bad: StaticString, stopping: Bool) async
         -> HTTPResponse
     {
         var results = await checks.results()
         if stopping { results.append((name: "stopping", health: .bad("the process is stopping"))) }
-        let allGood = results.allSatisfy { $0.health == .good }
+        let allGood = results.allSatisfy { if case .bad = $0.health { false } else { true } }
+        let isDegraded = results.contains {
+            if case .level(let level, let reason) = $0.health { level > 0 || !reason.isEmpty } else { false }
+        }
         var json = JSONText()
         json.raw("{\"status\":")
-        json.string((allGood ? good : bad).description)
+        json.string(allGood && isDegraded ? "degraded" : (allGood ? good : bad).description)
         json.raw(",\"checks\":[")
         for (index, result) in results.enumerated() {
             if index > 0 { json.raw(",") }
             json.raw("{\"name\":")
             json.string(result.name)
             json.raw(",\"ok\":")
-            json.flag(result.health == .good)
-            if case .bad(let reason) = result.health {
+            var reason = ""
+            switch result.health {
+            case .good: json.flag(true)
+            case .level(let level, let text):
+                json.flag(true)
+                json.raw(",\"level\":")
+                json.integer(level)
+                reason = text
+            case .bad(let text):
+                json.flag(false)
+                reason = text
+            }
+            if !reason.isEmpty {
                 json.raw(",\"reason\":")
                 json.string(reason, limit: 1_024)
             }

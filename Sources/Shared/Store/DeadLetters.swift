@@ -172,6 +172,22 @@ package enum DeadLetters {
         ).first?.int64("n") ?? 0
     }
 
+    /// The smallest stamp among all letters, whatever became of them: a retried one may still be on its way. Nil when
+    /// there is none.
+    /// - Parameter partitions: of the queue.
+    package static func oldestStamp(
+        partitions: Int, _ connection: PostgresConnection
+    ) async throws(PostgresError) -> Int64? {
+        try await connection.query(
+            """
+            SELECT min(first.stamp) AS stamp FROM generate_series(0, $1::bigint - 1) AS p
+            CROSS JOIN LATERAL (
+                SELECT stamp FROM dead_letters WHERE partition = p AND stamp > 0 ORDER BY stamp LIMIT 1
+            ) AS first
+            """, [.int64(Int64(partitions))]
+        ).first?.optionalInt64("stamp")
+    }
+
     /// One letter, whatever became of it.
     package static func find(
         id: Int64, _ connection: PostgresConnection
@@ -191,6 +207,16 @@ package enum DeadLetters {
         ).rows
         for row in rows { states[try row.int64("id")] = .init(rawValue: try row.string("state")) }
         return states
+    }
+
+    /// How many wait for a decision, by lane; lanes without any are absent.
+    package static func countByLane(_ connection: PostgresConnection) async throws(PostgresError) -> [String: Int64] {
+        var counts: [String: Int64] = [:]
+        let rows = try await connection.query(
+            "SELECT lane, count(*) AS n FROM dead_letters WHERE state = 'dead' GROUP BY lane", []
+        ).rows
+        for row in rows { counts[try row.string("lane")] = try row.int64("n") }
+        return counts
     }
 
     /// The letters of one job, newest first, without their payloads; ten at the most.

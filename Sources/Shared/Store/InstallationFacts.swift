@@ -1,6 +1,6 @@
 package import Postgres
 
-/// Facts of an installation that are fixed once, such as the number of partitions.
+/// Facts of an installation, such as the number of partitions.
 package enum InstallationFacts {
     /// Nil when it was never set.
     package static func get(_ key: String, _ connection: PostgresConnection) async throws(PostgresError) -> String? {
@@ -16,5 +16,14 @@ package enum InstallationFacts {
             "INSERT INTO settings (key, value) VALUES ($1, $2) ON CONFLICT (key) DO NOTHING",
             [.text(key), .text(value)])
         return try await get(key, connection) ?? value
+    }
+
+    /// Sets a value that changes, such as how far a task has got.
+    package static func set(
+        _ key: String, _ value: String, _ connection: PostgresConnection
+    ) async throws(PostgresError) {
+        _ = try await connection.query(
+            "INSERT INTO settings (key, value) VALUES ($1, $2) ON CONFLICT (key) DO UPDATE SET value = excluded.value",
+            [.text(key), .text(value)])
     }
 }

@@ -63,10 +63,14 @@ package enum LaneOrders {
     ) async throws(PostgresError) {
         let organization = order.scope == "organization" ? order.target : nil
         var detail: [(String, String?)] = [("change", id)]
-        if !lifted { detail += [("reason", order.reason), ("untilMicroseconds", order.until.map { String($0) })] }
+        if lifted {
+            detail.append(("lifted", order.action))
+        } else {
+            detail += [("reason", order.reason), ("untilMicroseconds", order.until.map { String($0) })]
+        }
         let entry = AuditEntry(
             organization: organization, at: order.createdAt, actor: order.owner,
-            action: lifted ? "queue.resume" : "queue.pause", subject: "\(order.scope):\(order.target)",
+            action: lifted ? "queue.resume" : "queue.\(order.action)", subject: "\(order.scope):\(order.target)",
             detail: JSONText.object(detail))
         try await connection.transaction { () async throws(PostgresError) in
             _ = try await connection.query(

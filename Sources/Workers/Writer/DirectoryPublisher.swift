@@ -83,9 +83,11 @@ struct DirectoryPublisher: Sendable {
     }
 
     private static func order(_ record: LaneOrderRecord) -> QueueOrder? {
-        guard record.action == "pause", let scope = QueueOrder.Scope(rawValue: record.scope) else { return nil }
+        guard let action = QueueOrder.Action(rawValue: record.action),
+            let scope = QueueOrder.Scope(rawValue: record.scope)
+        else { return nil }
         return QueueOrder(
-            scope: scope, target: record.target, owner: record.owner, reason: record.reason,
+            action, scope: scope, target: record.target, owner: record.owner, reason: record.reason,
             at: record.createdAt / 1000, until: record.until.map { $0 / 1000 })
     }
 
@@ -96,7 +98,7 @@ struct DirectoryPublisher: Sendable {
         for change in try await orders.changes() {
             let order = change.order
             let record = LaneOrderRecord(
-                scope: order.scope.rawValue, target: order.target, action: "pause", owner: order.owner,
+                scope: order.scope.rawValue, target: order.target, action: order.action.rawValue, owner: order.owner,
                 reason: order.reason, until: order.until.map { $0 * 1000 }, createdAt: order.at * 1000)
             try await postgres.withConnection { connection throws(PostgresError) in
                 try await LaneOrders.copy(record, lifted: change.action == .resume, id: change.id, connection)

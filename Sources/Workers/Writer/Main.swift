@@ -7,7 +7,7 @@ internal import Store
 internal import WorkerCore
 
 /// ratchet-writer: the only process that writes SDK data to Postgres. It also keeps Redis' copies of what Postgres
-/// knows, the app directory and the seed, and copies dead letters to Postgres.
+/// knows, the app directory and the seed, copies dead letters to Postgres, and compacts what is old there.
 @main
 struct WriterMain {
     static func main() async {
@@ -23,6 +23,12 @@ struct WriterMain {
             context.operations.addReadiness("postgres") { await schemaHealth(reads) }
             let worker = try await WorkerProcess.start(context, .write, loop)
             try await fixPartitions(context, reads, loop)
+            context.operations.addReadiness("intake") {
+                let health = try? await loop.run {
+                    await IntakeHealth(client: worker.client, keys: worker.keys).health()
+                }
+                return health ?? .good
+            }
             let metrics = WriterMetrics(context.metrics)
             let devices = KnownDevices(client: worker.client, keys: worker.keys)
             let handler = WriteHandler(loop: loop, postgres: writes, devices: devices) { metrics.add($0) }
@@ -32,6 +38,10 @@ struct WriterMain {
             let copier = DeadLetterCopier(
                 loop: loop, streams: DeadLetterStreams(client: worker.client, keys: worker.keys),
                 partitions: worker.keys.partitions, postgres: reads, log: context.log)
+            let compactor = OwnerWriteCompactor(
+                loop: loop, queue: QueueStatistics(client: worker.client, keys: worker.keys),
+                orders: QueueOrders(client: worker.client, keys: worker.keys), copier: copier, postgres: reads,
+                log: context.log, metrics: metrics)
             let shedding = ShedKeeper(
                 loop: loop, shedLevel: ShedLevel(client: worker.client, keys: worker.keys), log: context.log,
                 gauge: context.metrics.gauge(
@@ -42,6 +52,7 @@ struct WriterMain {
                 beside: [
                     { await publisher.runUntilCancelled() }, { await copier.runUntilCancelled() },
                     { await shedding.runUntilCancelled() }, { await revocations.runUntilCancelled() },
+                    { await compactor.runUntilCancelled() },
                 ])
             try await loop.run {
                 writes.close()

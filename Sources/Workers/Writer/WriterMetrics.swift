@@ -6,6 +6,7 @@ final class WriterMetrics: Sendable {
     private let rows: MetricFamily<Counter>
     private let mismatches: Counter
     private let cut: Counter
+    private let compacted: Counter
 
     init(_ metrics: Metrics) {
         rows = metrics.counters(
@@ -16,7 +17,11 @@ final class WriterMetrics: Sendable {
             "Attribute calls whose signed transaction named another lineage than the body.")
         cut = metrics.counter(
             "ratchet_attributes_cut_total", "Times a customer's attributes were cut to the 256 that are kept.")
+        compacted = metrics.counter(
+            "ratchet_owner_writes_compacted_total", "Owner writes older than 30 days removed: they changed nothing.")
     }
+
+    func addCompacted(_ rows: Int) { compacted.add(rows) }
 
     func add(_ report: ApplyReport) {
         rows["customers"].add(report.customers)

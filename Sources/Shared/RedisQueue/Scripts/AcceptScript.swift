@@ -42,13 +42,14 @@ extension QueueScripts {
     /// ARGV: 1 number of writes, 2 backlog cap of an organization in this partition (0: none); then for each write:
     ///   lane (1–4), index of its limit key in KEYS (0: none), limit a minute, organization,
     ///   header before the stamp, header after the enqueued time, payload, the shed level that refuses it (0: none does)
-    /// Answers `unseeded`, or one item a write: a stamp, `L` + whole seconds when limited, `S` when shed.
+    /// Answers `unseeded`, or one item a write: a stamp, `L` + whole seconds when limited, `S` when shed, `D` when its
+    /// lane, kind or organization is drained.
     static let accept = RedisScript(
         name: "accept",
         source: """
             #!lua
             \(gcra)
-            local meta = redis.call('HMGET', KEYS[1], 'seeded', 'shed')
+            local meta = redis.call('HMGET', KEYS[1], 'seeded', 'shed', 'closed')
             if meta[1] ~= '1' then return 'unseeded' end
             local level = tonumber(meta[2] or '0')
             local names = {'verify.live', 'verify', 'write.live', 'write'}
@@ -58,13 +59,27 @@ extension QueueScripts {
             local last = tonumber(redis.call('GET', KEYS[2]) or '0')
             local cap = tonumber(ARGV[2])
             local waiting, added, taken, answers = {}, {}, {0, 0, 0, 0}, {}
-            local limited, shed = 0, 0
+            local limited, shed, draining = 0, 0, 0
+            local kinds, closed = {}, nil
+            if meta[3] then
+                for name, ends in string.gmatch(meta[3], '(%S+) (%d+)') do
+                    if ends == '0' or tonumber(ends) * 1000 > now then
+                        closed = closed or {}
+                        closed[name] = true
+                    end
+                end
+            end
             for n = 1, tonumber(ARGV[1]) do
                 local a = 3 + (n - 1) * 8
                 local lane, organization = tonumber(ARGV[a]), ARGV[a + 3]
                 local refused = nil
+                if closed and (closed['lane:' .. names[lane]] or closed['organization:' .. organization]
+                    or closed['kind:' .. string.match(ARGV[a + 4], '^[^|]*')]) then
+                    refused = 'D'
+                    draining = draining + 1
+                end
                 local sheds = tonumber(ARGV[a + 7])
-                if sheds > 0 and level >= sheds then
+                if not refused and sheds > 0 and level >= sheds then
                     refused = 'S'
                     shed = shed + 1
                 end
@@ -94,16 +109,21 @@ extension QueueScripts {
                         'h', ARGV[a + 4] .. '|' .. stamp .. '|0|' .. organization .. '|' .. enqueued .. '|' .. ARGV[a + 5],
                         'p', ARGV[a + 6])
                     added[organization] = (added[organization] or 0) + 1
+                    kinds[ARGV[a + 4]] = (kinds[ARGV[a + 4]] or 0) + 1
                     taken[lane] = taken[lane] + 1
                     answers[n] = stamp
                 end
             end
             for organization, count in pairs(added) do redis.call('HINCRBY', KEYS[4], organization, count) end
+            for kind, count in pairs(kinds) do
+                redis.call('HINCRBY', KEYS[4], 'kind:' .. string.match(kind, '^[^|]*'), count)
+            end
             for lane = 1, 4 do
                 if taken[lane] > 0 then redis.call('HINCRBY', KEYS[3], 'accepted:' .. names[lane], taken[lane]) end
             end
             if limited > 0 then redis.call('HINCRBY', KEYS[3], 'limited', limited) end
             if shed > 0 then redis.call('HINCRBY', KEYS[3], 'shed', shed) end
+            if draining > 0 then redis.call('HINCRBY', KEYS[3], 'draining', draining) end
             redis.call('SET', KEYS[2], string.format('%.0f', last))
             return answers
             """)

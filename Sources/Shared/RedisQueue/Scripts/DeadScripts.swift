@@ -22,11 +22,13 @@ extension QueueScripts {
                     redis.call('XDEL', KEYS[6], ARGV[a])
                     redis.call('XADD', KEYS[5], '*', 'h', ARGV[a + 2], 'p', ARGV[a + 3])
                     added[ARGV[a + 1]] = (added[ARGV[a + 1]] or 0) + 1
+                    local kind = 'kind:' .. string.match(ARGV[a + 2], '^[^|]*')
+                    added[kind] = (added[kind] or 0) + 1
                     sum = sum + 1
                 end
                 answers[#answers + 1] = new
             end
-            for organization, count in pairs(added) do redis.call('HINCRBY', KEYS[2], organization, count) end
+            for field, count in pairs(added) do redis.call('HINCRBY', KEYS[2], field, count) end
             if sum > 0 then
                 redis.call('HINCRBY', KEYS[3], 'redriven:' .. ARGV[1], sum)
                 redis.call('PEXPIRE', KEYS[4], ARGV[2])

@@ -6,6 +6,4 @@ enum QueueScripts {
     /// Most entries one call moves or settles. Keeps the slowest script well below 10 ms, and Lua's `unpack` in its
     /// limits.
     static let mostEntries = 256
-    /// Bytes of entries after which a call carries no more: large payloads, not many, make a script slow.
-    static let mostBytes = 256 << 10
 }

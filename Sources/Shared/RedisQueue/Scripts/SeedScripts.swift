@@ -5,22 +5,25 @@ extension QueueScripts {
     /// it nothing is fetched, after it nothing is brought back that was lifted meanwhile.
     ///
     /// KEYS: 1 meta
-    /// ARGV: 1 layout version, 2 number of partitions, then for each order: name, owner, reason, at ms, until ms or empty
+    /// ARGV: 1 layout version, 2 number of partitions, then for each order: name, owner, reason, at ms, until ms or empty,
+    ///   `pause` or `drain`
     /// Answers {layout, partitions} as they stand now: not equal to the arguments means a queue of another shape.
     static let seed = RedisScript(
         name: "seed",
         source: """
             #!lua flags=allow-oom
             \(pauses)
+            \(drains)
             redis.call('HSETNX', KEYS[1], 'layout', ARGV[1])
             redis.call('HSETNX', KEYS[1], 'partitions', ARGV[2])
             local meta = redis.call('HMGET', KEYS[1], 'layout', 'partitions', 'seeded')
             if meta[1] == ARGV[1] and meta[2] == ARGV[2] and meta[3] ~= '1' then
-                for n = 3, #ARGV, 5 do
-                    redis.call('HSETNX', KEYS[1], 'pause:' .. ARGV[n],
+                for n = 3, #ARGV, 6 do
+                    redis.call('HSETNX', KEYS[1], ARGV[n + 5] .. ':' .. ARGV[n],
                         encoded(ARGV[n + 1], ARGV[n + 2], ARGV[n + 3], ARGV[n + 4]))
                     redis.call('HINCRBY', KEYS[1], 'orders', 1)
                 end
+                drains(KEYS[1])
                 redis.call('HSET', KEYS[1], 'seeded', '1')
             end
             meta[3] = nil

@@ -1,6 +1,17 @@
 internal import Redis
 
 extension QueueScripts {
+    /// Takes jobs that ended off the backlog, of their kind and of their organization. A count never falls below what is
+    /// there: a field at zero is removed.
+    static let endBacklog = """
+        local function endBacklog(backlog, owner, count)
+            local kind, organization = string.match(owner, '^([^|]*)|(.*)$')
+            for _, field in ipairs({'kind:' .. kind, organization}) do
+                if redis.call('HINCRBY', backlog, field, -count) <= 0 then redis.call('HDEL', backlog, field) end
+            end
+        end
+        """
+
     /// Ends a worker's hold on jobs of one lane.
     ///
     /// Retry and dead first ask whether the entry is still this worker's (a late settle by a worker that lost the job
@@ -14,11 +25,12 @@ extension QueueScripts {
     /// KEYS: 1 lane, 2 due, 3 later, 4 dead, 5 backlog, 6 stats, 7 alone, 8–11 the lanes in `Lane` order,
     ///   12 meta, 13 parked
     /// ARGV: 1 group, 2 consumer, 3 lane name, then for each job:
-    ///   `done` id organization stamp
+    ///   `done` id owner stamp
     ///   `forward` id stamp target lane (1–4) header payload
     ///   `retry` id stamp delay ms header payload
     ///   `park` id header payload
-    ///   `dead` id organization stamp header payload reason text
+    ///   `dead` id owner stamp header payload reason text
+    /// The owner is `kind|organization`, as the backlog counts them.
     /// Answers how many jobs this call ended, moved or buried.
     static let settle = RedisScript(
         name: "settle",
@@ -47,10 +59,10 @@ extension QueueScripts {
                 redis.call('HDEL', KEYS[7], stamp)
             end
             local a = 4
-            local ids, organizations = {}, {}
+            local ids, owners = {}, {}
             while ARGV[a] == 'done' do
                 ids[#ids + 1] = ARGV[a + 1]
-                organizations[#ids] = ARGV[a + 2]
+                owners[#ids] = ARGV[a + 2]
                 a = a + 4
             end
             if #ids > 0 then
@@ -58,13 +70,13 @@ extension QueueScripts {
                 if acknowledged == #ids then
                     redis.call('XDEL', KEYS[1], unpack(ids))
                     for n = 1, #ids do
-                        ended[organizations[n]] = (ended[organizations[n]] or 0) + 1
+                        ended[owners[n]] = (ended[owners[n]] or 0) + 1
                     end
                     counts.done = #ids
                 else
                     for n = 1, #ids do
                         if redis.call('XDEL', KEYS[1], ids[n]) == 1 then
-                            ended[organizations[n]] = (ended[organizations[n]] or 0) + 1
+                            ended[owners[n]] = (ended[owners[n]] or 0) + 1
                             counts.done = counts.done + 1
                         end
                     end
@@ -108,11 +120,8 @@ extension QueueScripts {
                     a = a + 8
                 end
             end
-            for organization, count in pairs(ended) do
-                if redis.call('HINCRBY', KEYS[5], organization, -count) <= 0 then
-                    redis.call('HDEL', KEYS[5], organization)
-                end
-            end
+            \(endBacklog)
+            for owner, count in pairs(ended) do endBacklog(KEYS[5], owner, count) end
             for what, count in pairs(counts) do
                 if count > 0 then redis.call('HINCRBY', KEYS[6], what .. ':' .. lane, count) end
             end
