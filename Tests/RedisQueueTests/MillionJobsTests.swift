@@ -49,6 +49,27 @@ struct MillionJobsTests {
             }
         }
 
+        /// 2,000 delayed, parked and dead jobs in each partition: what lies beside a backlog on a bad day.
+        func addOthers() async throws {
+            let fill = """
+                for n = 1, 2000 do
+                    local header = 'identify|1|' .. n .. '|1|demo|5|0|||'
+                    redis.call('ZADD', KEYS[1], 9000000000000 + n, n)
+                    redis.call('HSET', KEYS[2], n, header .. '\\n' .. ARGV[1])
+                    redis.call('XADD', KEYS[3], '*', 'h', header, 'p', ARGV[1])
+                    redis.call('XADD', KEYS[4], '*', 'h', header, 'p', ARGV[1], 'reason', 'data_refused', 'text', 't')
+                end
+                """
+            let payload = RedisArgument.bytes(MillionJobsTests.payload(0))
+            for partition in 0..<queue.keys.partitions {
+                let keys = queue.keys
+                _ = try await redis.command([
+                    "EVAL", .text(fill), "4", .text(keys.due(partition, .write)), .text(keys.later(partition, .write)),
+                    .text(keys.parked(partition, .write)), .text(keys.dead(partition, .write)), payload,
+                ])
+            }
+        }
+
         func usedMemory() async throws -> Int64 {
             let info = try await redis.command(["INFO", "memory"]).text ?? ""
             let line = info.split(whereSeparator: \.isNewline).first { $0.hasPrefix("used_memory:") }
@@ -90,8 +111,9 @@ struct MillionJobsTests {
             "bench: \(Int(each)) B of memory a waiting job of \(Self.payloadBytes) B:"
                 + " \((each / Double(Self.payloadBytes) * 100).rounded() / 100) x its payload")
 
-        try await measureScripts(bench)
+        try await bench.addOthers()
         try await measureStatistics(bench)
+        try await measureScripts(bench)
         await bench.redis.remove()
     }
 
