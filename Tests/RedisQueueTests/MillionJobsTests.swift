@@ -125,11 +125,13 @@ struct MillionJobsTests {
         try await bench.redis.command(["CONFIG", "SET", "slowlog-log-slower-than", "0"])
         try await bench.redis.command(["CONFIG", "SET", "slowlog-max-len", "200000"])
         try await bench.redis.command(["SLOWLOG", "RESET"])
+        let slowest = Slowest()
 
         // Intake at its fullest, small and large.
         try await bench.load(20_000)
         try await bench.load(4_000, bytes: Self.largePayloadBytes)
 
+        try await slowest.gather(bench)
         // Every way to settle, a full batch of each.
         let before = try await bench.usedMemory()
         let held = try await bench.take(worker, 65_536)
@@ -145,6 +147,7 @@ struct MillionJobsTests {
         try await settle(16_384, 49_152) { .forward(to: .write, payload: $0.payload) }
         try await queue.loop.run { while worker.counters.promoted < 16_384 { _ = await worker.promoteOnce() } }
 
+        try await slowest.gather(bench)
         // Large ones through hands, and all that a dead worker held.
         try await bench.load(4_000, lane: .writeLive, bytes: Self.largePayloadBytes)
         let large = try await bench.take(worker, 4_000)
@@ -161,6 +164,7 @@ struct MillionJobsTests {
         let taken = try await bench.take(worker, 8_192)
         try await queue.settle(worker, taken.map { Settlement($0, .done) })
 
+        try await slowest.gather(bench)
         // Pausing: jobs are parked and come back.
         let orders = QueueOrders(client: queue.client, keys: queue.keys)
         try await bench.load(20_000, lane: .verify, organization: "paused")
@@ -177,6 +181,7 @@ struct MillionJobsTests {
             await verifier.unparkOnce()
         }
 
+        try await slowest.gather(bench)
         // Dead letters: copied, put back, trimmed.
         let streams = DeadLetterStreams(client: queue.client, keys: queue.keys)
         let keys = queue.keys
@@ -200,7 +205,8 @@ struct MillionJobsTests {
             try await QueueSeed(client: queue.client, keys: queue.keys).seed()
             _ = try await ShedLevel(client: queue.client, keys: queue.keys).load()
         }
-        try await printSlowest(bench)
+        try await slowest.gather(bench)
+        await slowest.show()
     }
 
     private static let names: [String: String] = Dictionary(
@@ -211,23 +217,31 @@ struct MillionJobsTests {
             QueueScripts.shed, QueueScripts.purge, QueueScripts.live, QueueScripts.limit,
         ].map { ($0.sha1, $0.name) })
 
-    private func printSlowest(_ bench: Bench) async throws {
-        let entries = try await bench.redis.command(["SLOWLOG", "GET", "-1"]).elements ?? []
-        var slowest: [String: (count: Int, total: Int64, most: Int64)] = [:]
-        for entry in entries {
-            guard let parts = entry.elements, parts.count >= 4, let micros = parts[2].int64,
-                let command = parts[3].elements, let verb = command.first?.text
-            else { continue }
-            let name = verb == "EVALSHA" ? command[1].text.flatMap { Self.names[$0] } ?? "another script" : verb
-            let known = slowest[name] ?? (0, 0, 0)
-            slowest[name] = (known.count + 1, known.total + micros, max(known.most, micros))
+    /// The runs of every script, gathered from Redis' slow log, which would not hold all of them at once.
+    private actor Slowest {
+        private var rows: [String: (count: Int, total: Int64, most: Int64)] = [:]
+
+        func gather(_ bench: Bench) async throws {
+            let entries = try await bench.redis.command(["SLOWLOG", "GET", "-1"]).elements ?? []
+            try await bench.redis.command(["SLOWLOG", "RESET"])
+            for entry in entries {
+                guard let parts = entry.elements, parts.count >= 4, let micros = parts[2].int64,
+                    let command = parts[3].elements, command.count > 1, command[0].text == "EVALSHA",
+                    let name = command[1].text.flatMap({ MillionJobsTests.names[$0] })
+                else { continue }
+                let known = rows[name] ?? (0, 0, 0)
+                rows[name] = (known.count + 1, known.total + micros, max(known.most, micros))
+            }
         }
-        print("| script or command | runs | mean, ms | slowest, ms |\n| --- | --: | --: | --: |")
-        for (name, row) in slowest.sorted(by: { $0.value.most > $1.value.most }).prefix(30) {
-            let mean = Double(row.total) / Double(row.count) / 1000
-            print(
-                "| \(name) | \(row.count) | \(String(format: "%.3f", mean)) |"
-                    + " \(String(format: "%.2f", Double(row.most) / 1000)) |")
+
+        func show() {
+            print("| script | runs | mean, ms | slowest, ms |\n| --- | --: | --: | --: |")
+            for (name, row) in rows.sorted(by: { $0.value.most > $1.value.most }) {
+                let mean = Double(row.total) / Double(row.count) / 1000
+                print(
+                    "| \(name) | \(row.count) | \(String(format: "%.3f", mean)) |"
+                        + " \(String(format: "%.2f", Double(row.most) / 1000)) |")
+            }
         }
     }
 
