@@ -5,19 +5,7 @@ import Testing
 
 @testable import CLI
 
-private struct Vector: Decodable {
-    var name: String
-    var kind: String
-    var attestation: String?
-    var keyId: String?
-    var clientDataHash: String?
-    var teamId: String?
-    var bundleId: String?
-    var environment: String?
-    var now: String?
-    var root: String?
-    var expected: String
-}
+private typealias Vector = SharedVectors.Attestation
 
 @Suite struct AttestationTests {
     private func vectors() throws -> [Vector] {

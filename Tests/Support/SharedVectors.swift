@@ -42,4 +42,20 @@ package enum SharedVectors {
         package var want: String?
         package var expected: String
     }
+
+    /// One case of `vectors/appattest_attestations.json`; what a kind of case doesn't have is nil.
+    package struct Attestation: Decodable, Sendable {
+        package var name: String
+        package var kind: String
+        package var attestation: String?
+        package var authData: String?
+        package var keyId: String?
+        package var clientDataHash: String?
+        package var teamId: String?
+        package var bundleId: String?
+        package var environment: String?
+        package var now: String?
+        package var root: String?
+        package var expected: String
+    }
 }

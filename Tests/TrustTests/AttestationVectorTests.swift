@@ -6,20 +6,7 @@ import Wire
 
 @testable import Trust
 
-private struct AttestationCase: Decodable {
-    var name: String
-    var kind: String
-    var attestation: String?
-    var authData: String?
-    var keyId: String?
-    var clientDataHash: String?
-    var teamId: String?
-    var bundleId: String?
-    var environment: String?
-    var now: String?
-    var root: String?
-    var expected: String
-}
+private typealias AttestationCase = SharedVectors.Attestation
 
 /// The vectors' names for reasons, and ours of the same kind.
 private let reasons: [String: AttestationRefusal.Reason] = [
