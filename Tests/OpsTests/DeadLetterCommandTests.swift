@@ -236,7 +236,12 @@ import Testing
             #"{"appUserId":"u","bundleId":"com.x","proof":{"attested":false},"more":1}"#,
             #"{"appUserId":"u","bundleId":"com.x"}"#,
         ]
-        for payload in bad {
+        // Proof can't be written by hand, nor what Apple would have signed.
+        let forged = [
+            #"{"appUserId":"u","bundleId":"com.x","proof":{"attested":true}}"#,
+            #"{"appUserId":"u","bundleId":"com.x","proof":{"attested":false,"deviceId":"dev_1"}}"#,
+        ]
+        for payload in bad + forged {
             let output = try await edited(rig, id, payload)
             #expect(output.exitCode == 2 && output.errors.contains("the payload is refused"), "\(payload): \(output)")
         }

@@ -21,6 +21,22 @@ import Testing
         }
     }
 
+    /// A short look of one operator must not end another's pause unseen.
+    @Test func anOrderThatReplacesAnotherSaysWhoseAndDoctorTellsOfAll() async throws {
+        let installation = try await TestInstallation.make()
+        try await installation.seedQueue()
+        let first = await installation.run("queues", "pause", "--kind", "identify", "--reason", "restore: leave it")
+        #expect(first.errors.isEmpty, "\(first)")
+        let second = await installation.run(
+            "queues", "pause", "--kind", "identify", "--reason", "a look", "--for", "1h")
+        #expect(second.exitCode == 0)
+        #expect(second.errors.contains("this replaces the pause of"), "\(second)")
+        #expect(second.errors.contains("until it is lifted: restore: leave it"), "\(second)")
+        let doctor = await installation.run(["doctor"], time: SystemTime()).text
+        #expect(doctor.contains("kind identify is paused by"), "\(doctor)")
+        #expect(doctor.contains("ratchet queues resume --kind identify"))
+    }
+
     @Test func whatIsPausedIsListedCopiedAuditedAndLifted() async throws {
         let installation = try await TestInstallation.make()
         _ = await installation.run("orgs", "create", "demo")
@@ -132,5 +148,21 @@ import Testing
         #expect(output == .init(text: ""))
         let texts = shown.withLock { $0 }
         #expect(texts.count == 2 && texts.allSatisfy { $0.contains("write.live") })
+    }
+}
+
+extension TestInstallation {
+    /// As a writer does at its start.
+    func seedQueue() async throws {
+        let loop = EventLoop(name: "ops-seed")
+        defer { loop.stop() }
+        let keys = QueueKeys(prefix: prefix, partitions: 2)
+        let address = redis.address
+        try await loop.run {
+            let client = RedisClient(loop: loop, address: address, configuration: RedisClientConfiguration())
+            _ = await client.waitUntilConnected(milliseconds: 5000)
+            try await QueueSeed(client: client, keys: keys).seed()
+            await client.close()
+        }
     }
 }

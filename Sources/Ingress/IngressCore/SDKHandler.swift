@@ -241,7 +241,12 @@ package final class SDKHandler: @unchecked Sendable {
             counters.limited += 1
             counters.count(refusal: .rateLimited)
             return SDKAnswer.limited(seconds: seconds)
-        case .shed, .draining: return SDKAnswer.unavailable("the service is busy")
+        case .shed:
+            counters.lastUnavailable = "the queue sheds load, or an organization has too much waiting"
+            return SDKAnswer.unavailable("the service is busy")
+        case .draining:
+            counters.lastUnavailable = "what the write is for is being drained"
+            return SDKAnswer.unavailable("the service is busy")
         case .unavailable(let why):
             counters.lastUnavailable = why
             return SDKAnswer.unavailable("the service is not available")

@@ -60,7 +60,7 @@ enum DeviceCommands {
             positionals: [.init("APP", "bundle id, or app id")],
             flags: [
                 CommandTable.organizationFlag,
-                .init("development", "YESNO", "allow or refuse", required: true),
+                .init("development", "WORD", "allow or refuse", required: true),
             ]
         ) { line, session in
             let word = line.required("development")

@@ -99,7 +99,7 @@ extension Administration {
     /// - Throws: `.usage` for a payload that its kind's worker would refuse, `.notFound` for no such letter.
     package func editDeadLetter(id: Int64, payload: [UInt8]) async throws(OpsError) -> BulkResult {
         let letter = try await deadLetter(id: id)
-        try Self.check(payload, of: letter)
+        try await checkBundle(Self.check(payload, of: letter), of: letter.organization)
         let filter = DeadLetterFilter(ids: [id])
         return try await inBatches(filter, .retried, { _ in }) { letters, streams, connection in
             let result = try await retry(
@@ -129,7 +129,8 @@ extension Administration {
     }
 
     /// The rules of the door, as the workers apply them.
-    private static func check(_ payload: [UInt8], of letter: DeadLetterRecord) throws(OpsError) {
+    /// - Returns: the bundle that the write names.
+    private static func check(_ payload: [UInt8], of letter: DeadLetterRecord) throws(OpsError) -> String {
         guard let header = JobHeader(encoded: letter.header) else {
             throw OpsError(.usage, "dead letter \(letter.id) has no readable header; it can only be purged")
         }
@@ -141,12 +142,42 @@ extension Administration {
         }
         do throws(WireError) {
             if header.kind == .identify {
-                _ = try IdentifyWrite(payload: payload)
-            } else {
-                _ = try AttributeWrite(payload: payload)
+                let write = try IdentifyWrite(payload: payload)
+                try checkProof(write.proof, of: (try? IdentifyWrite(payload: letter.payload))?.proof)
+                return write.bundleID
             }
+            let write = try AttributeWrite(payload: payload)
+            let before = try? AttributeWrite(payload: letter.payload)
+            try checkProof(write.proof, of: before?.proof)
+            if case .verified = write.evidence, write.evidence != before?.evidence {
+                throw WireError(
+                    .invalidField, "what Apple signed can't be written by hand; put its jws there", field: "verified")
+            }
+            return write.bundleID
         } catch {
             throw OpsError(.usage, "the payload is refused: \(error.field ?? "payload"): \(error.message)")
+        }
+    }
+
+    /// Proof comes with a write or not at all: an edit may take it away, never bring it.
+    private static func checkProof(_ proof: WriteProof, of before: WriteProof?) throws(WireError) {
+        guard proof.attested || proof.deviceID != nil, proof != before else { return }
+        throw WireError(
+            .invalidField,
+            before == nil
+                ? "the letter's own payload can't be read, so its proof is lost: attested must be false, without a device"
+                : "it must stay as it was, or say attested false, without a device",
+            field: "proof")
+    }
+
+    /// What the door would not have let in for this organization must not come in behind it.
+    private func checkBundle(_ bundleID: String, of organization: String) async throws(OpsError) {
+        let owners = try await apps(organization: nil)
+            .filter { $0.bundleID.utf8.elementsEqual(bundleID.utf8) }.map(\.organization)
+        guard owners.isEmpty || owners.contains(organization) else {
+            throw OpsError(
+                .usage,
+                "the payload is refused: bundleId: \(Self.quoted(bundleID)) is connected by another organization alone")
         }
     }
 

@@ -35,6 +35,9 @@ extension Administration {
         try Self.checkTarget(scope, target)
         try Self.checkReason(reason)
         let (keys, actor) = (installation.keys, actor)
+        let before = try await orders().first {
+            $0.action == action && $0.scope == scope && $0.target.utf8.elementsEqual(target.utf8)
+        }
         let order = try await installation.withRedis { client in
             do {
                 let orders = QueueOrders(client: client, keys: keys)
@@ -52,6 +55,11 @@ extension Administration {
             }
         }
         var outcome = OrderOutcome(orders: [order])
+        if let before {
+            let end = before.until.map { Document.time(milliseconds: $0).string ?? "?" } ?? "it is lifted"
+            outcome.warnings.append(
+                "this replaces the \(action.rawValue) of \(before.owner) until \(end): \(before.reason)")
+        }
         if scope == .kind, ![JobKind.echo, .identify, .attribute].contains(JobKind(rawValue: target)) {
             outcome.warnings.append("this version knows no jobs of kind \(Self.quoted(target))")
         }
@@ -141,7 +149,7 @@ extension Administration {
             }
             return nil
         } catch {
-            return "the order holds, but is not in Postgres yet: a writer copies it there (\(error.message))"
+            return "done, but Postgres does not know it yet: a writer copies it there (\(error.message))"
         }
     }
 

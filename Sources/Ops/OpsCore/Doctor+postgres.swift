@@ -25,6 +25,7 @@ extension Doctor {
                 guard state.fits else { return (checks, nil) }
                 checks.append(try await partitions(connection, installation.settings))
                 checks.append(try await apps(connection))
+                checks += try await deadLetters(connection)
                 return (checks, try await DirectorySnapshot.version(connection))
             }
         } catch {
@@ -36,6 +37,16 @@ extension Doctor {
         }
         guard let directory, redis.answers else { return checks }
         return checks + (await self.directory(directory, redis.directoryVersion, installation))
+    }
+
+    /// From here, since Redis keeps only some of them, and forgets those in a wipe.
+    private func deadLetters(_ connection: PostgresConnection) async throws(PostgresError) -> [Check] {
+        let counts = try await DeadLetters.countByLane(connection)
+        return counts.sorted { $0.key < $1.key }.map { lane, count in
+            Check(
+                "dead letters", .warn, "lane \(lane): \(count)",
+                remedy: "ratchet dead list --lane \(lane) tells the reason of each")
+        }
     }
 
     private func server(_ connection: PostgresConnection) async throws(PostgresError) -> [Check] {

@@ -156,7 +156,8 @@ extension Doctor {
             ]
         }
         let lanes = try await QueueStatistics(client: client, keys: keys).lanes()
-        let checks = lanes.flatMap(Self.checks)
+        let orders = try await QueueOrders(client: client, keys: keys).list()
+        let checks = lanes.flatMap(Self.checks) + orders.map(Self.check)
         return checks.isEmpty ? [Check("queue", .ok, "seeded, \(keys.partitions) partitions, nothing stuck")] : checks
     }
 
@@ -168,19 +169,17 @@ extension Doctor {
                     "queue", .warn, "lane \(lane.lane.name): \(lane.waiting) wait, the oldest for \(oldest / 1000) s",
                     remedy: "start the workers of this lane, or more of them"))
         }
-        if lane.dead > 0 {
-            checks.append(
-                Check(
-                    "queue", .warn, "lane \(lane.lane.name): \(lane.dead) dead letters",
-                    remedy: "the workers' logs name the reason of each"))
-        }
-        if lane.paused {
-            checks.append(
-                Check(
-                    "queue", .warn, "lane \(lane.lane.name) is paused",
-                    remedy: "when its cause is gone: ratchet queues resume --lane \(lane.lane.name)"))
-        }
         return checks
+    }
+
+    /// Whoever comes to an incident must not have to ask for what others ordered.
+    private static func check(_ order: QueueOrder) -> Check {
+        let flag = order.scope == .organization ? "org" : order.scope.rawValue
+        let what = order.action == .pause ? "paused" : "drained, and its intake closed,"
+        return Check(
+            "queue", .warn,
+            "\(order.scope.rawValue) \(order.target) is \(what) by \(order.owner): \(order.reason)",
+            remedy: "when its cause is gone: ratchet queues resume --\(flag) \(order.target)")
     }
 
     /// The client speaks no TLS. Whether a link is private can't be seen from here, only that one is needed.
