@@ -10,27 +10,27 @@ import Testing
 
     @Test func aChallengeLivesForFiveMinutesAndNoLonger() {
         let text = challenges.make(nowMilliseconds: Self.now)
-        #expect(challenges.millisecondsLeft(text, nowMilliseconds: Self.now) == 300_000)
-        #expect(challenges.millisecondsLeft(text, nowMilliseconds: Self.now + 299_999) == 1)
-        #expect(challenges.millisecondsLeft(text, nowMilliseconds: Self.now + 300_000) == nil)
+        #expect(challenges.read(text, nowMilliseconds: Self.now)?.millisecondsLeft == 300_000)
+        #expect(challenges.read(text, nowMilliseconds: Self.now + 299_999)?.millisecondsLeft == 1)
+        #expect(challenges.read(text, nowMilliseconds: Self.now + 300_000) == nil)
     }
 
     @Test func noBitOfAChallengeCanBeChanged() {
         let text = Array(challenges.make(nowMilliseconds: Self.now).utf8)
         let other = Challenges(secret: Array("another secret of at least thirty-two".utf8))
-        #expect(other.millisecondsLeft(String(decoding: text, as: UTF8.self), nowMilliseconds: Self.now) == nil)
+        #expect(other.read(String(decoding: text, as: UTF8.self), nowMilliseconds: Self.now) == nil)
         for index in text.indices {
             for replacement in [UInt8(ascii: "A"), UInt8(ascii: "_")] where text[index] != replacement {
                 var bent = text
                 bent[index] = replacement
-                let left = challenges.millisecondsLeft(
+                let left = challenges.read(
                     String(decoding: bent, as: UTF8.self), nowMilliseconds: Self.now)
                 #expect(left == nil, "character \(index)")
             }
         }
         for length in 0..<text.count {
             let cut = String(decoding: text.prefix(length), as: UTF8.self)
-            #expect(challenges.millisecondsLeft(cut, nowMilliseconds: Self.now) == nil)
+            #expect(challenges.read(cut, nowMilliseconds: Self.now) == nil)
         }
     }
 

@@ -1,4 +1,5 @@
 internal import Bytes
+import Foundation
 
 /// A device with a Secure Enclave of its own, under a root of the test's: makes keys and attests them as iOS does, or
 /// with any part of it wrong.
@@ -52,6 +53,14 @@ package final class TestAuthenticator: Sendable {
         rootPEM = TestPKI.pem(root.der())
     }
 
+    /// As an SDK makes it: the SHA-256 of the challenge's bytes, not of their base64url text. Nothing of the product
+    /// decodes it here, so that a mistake is not made twice.
+    package func clientDataHash(_ challenge: String) -> [UInt8] {
+        let standard = challenge.replacing("-", with: "+").replacing("_", with: "/")
+        let padding = String(repeating: "=", count: (4 - standard.utf8.count % 4) % 4)
+        return SHA256Digest(of: Array(Data(base64Encoded: standard + padding) ?? Data())).bytes
+    }
+
     /// Makes a key and attests it.
     /// - Parameter change: bends the parts.
     package func attest(
@@ -62,7 +71,7 @@ package final class TestAuthenticator: Sendable {
         let keyID = SHA256Digest(of: point).bytes
         var parts = Parts(
             appID: "\(team).\(bundle)", credentialID: keyID, coordinates: point,
-            clientDataHash: SHA256Digest(of: Array(challenge.utf8)).bytes,
+            clientDataHash: clientDataHash(challenge),
             validity: (nowSeconds - 86_400, nowSeconds + 3 * 86_400))
         change(&parts)
         let data = Self.authenticatorData(parts)

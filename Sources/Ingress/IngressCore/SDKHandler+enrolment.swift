@@ -35,7 +35,7 @@ extension SDKHandler {
             return SDKAnswer.limited(seconds: seconds)
         }
         guard
-            let left = dependencies.challenges.millisecondsLeft(call.challenge, nowMilliseconds: time.wallMilliseconds)
+            let challenge = dependencies.challenges.read(call.challenge, nowMilliseconds: time.wallMilliseconds)
         else { throw refused(.challengeFailed, "challenge") }
         let organization: String
         let candidates: [Enrolment.Candidate]
@@ -48,7 +48,7 @@ extension SDKHandler {
         do {
             // Before anything else is done with it: a challenge is used up by the first call, failed or not.
             let mayPass = try await dependencies.devices.useChallenge(
-                call.challenge, callDigest: call.digest.bytes, milliseconds: left)
+                call.challenge, callDigest: call.digest.bytes, milliseconds: challenge.millisecondsLeft)
             guard mayPass else { throw refused(.challengeFailed, "challenge_used") }
         } catch let error as WireError {
             throw error
@@ -60,7 +60,7 @@ extension SDKHandler {
             keyID: call.keyID, bundleID: call.bundleID, callDigest: call.digest.bytes,
             tokenHash: DeviceTokens.hash(of: token),
             evidence: .unverified(
-                attestation: call.attestation, clientDataHash: Challenges.clientDataHash(call.challenge),
+                attestation: call.attestation, clientDataHash: challenge.clientDataHash,
                 candidates: candidates))
         let job = NewJob(
             kind: .attest, lane: .verifyLive, organization: organization, subject: Hex.encode(call.keyID),

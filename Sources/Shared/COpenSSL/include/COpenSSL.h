@@ -16,6 +16,16 @@ int copenssl_random(uint8_t *out, uint64_t length);
 /// 1 when both ranges hold the same bytes; the time taken tells nothing of where they differ.
 int copenssl_equal(const uint8_t *a, const uint8_t *b, uint64_t length);
 
+/// AES-256-GCM (NIST SP 800-38D). `out` takes `length` bytes; `context` is bound to the text and not kept. 1 on success,
+/// 0 when memory ran out or a range is over 2 GiB.
+int copenssl_aes256gcm_seal(
+    const uint8_t key[32], const uint8_t nonce[12], const uint8_t *context, uint64_t context_length,
+    const uint8_t *text, uint64_t length, uint8_t *out, uint8_t tag[16]);
+/// The other way; 0 also when the tag is not of this key, nonce, context and text: `out` is worthless then.
+int copenssl_aes256gcm_open(
+    const uint8_t key[32], const uint8_t nonce[12], const uint8_t *context, uint64_t context_length,
+    const uint8_t *text, uint64_t length, const uint8_t tag[16], uint8_t *out);
+
 /// One parsed X.509 certificate. Made by copenssl_certificate_parse, owned by the caller, immutable: any number of
 /// threads may read one at once.
 typedef struct copenssl_certificate copenssl_certificate;
