@@ -69,7 +69,7 @@ let package = Package(
             ["Bytes", "EventLoop", "HTTP", "JSON", "Jobs", "RedisQueue", "Service", "Wire"]),
         group(
             "Ingress", "IngressMain",
-            ["Bytes", "EventLoop", "HTTP", "IngressCore", "Redis", "RedisQueue", "Service"], main: true),
+            ["Bytes", "EventLoop", "HTTP", "IngressCore", "Redis", "RedisQueue", "Service", "Wire"], main: true),
         group("Workers", "WorkerCore", ["EventLoop", "Jobs", "Redis", "RedisQueue", "Service"]),
         group(
             "Workers", "Verifier",
@@ -87,7 +87,7 @@ let package = Package(
                 "Bytes", "EventLoop", "JSON", "Jobs", "Postgres", "Redis", "RedisQueue", "Service", "Store", "Trust",
                 "Wire",
             ]),
-        group("Ops", "CLI", ["EventLoop", "OpsCore", "RedisQueue", "Service"], main: true),
+        group("Ops", "CLI", ["EventLoop", "OpsCore", "RedisQueue", "Service", "Store"], main: true),
 
         .target(
             name: "CTestPKI", path: "Tests/Support/CTestPKI", linkerSettings: [.linkedLibrary("crypto")]),
@@ -122,7 +122,7 @@ let package = Package(
                 "Wire",
             ]),
         tests("Conformance", ["EventLoop", "HTTP"]),
-        tests("EndToEnd", ["EventLoop", "Jobs", "Postgres", "Redis", "RedisQueue", "Service", "Store", "Wire"]),
+        tests("EndToEnd", ["Bytes", "EventLoop", "Jobs", "Postgres", "Redis", "RedisQueue", "Service", "Store", "Wire"]),
     ],
     cLanguageStandard: .c17,
     cxxLanguageStandard: .cxx17

@@ -148,7 +148,8 @@ struct IngressRig: Sendable {
                 clients: ClientAddress(trustedProxies: options.trustedProxies),
                 addressHash: AddressHash(secret: Array(secret.utf8)),
                 log: Log(process: "test", level: .error, time: SystemTime(), sink: MemoryLogSink()),
-                devices: devices, challenges: Challenges(secret: Array(secret.utf8)), asker: asker,
+                devices: devices, challenges: Challenges(secret: Array(secret.utf8)),
+                sealer: AdServicesToken.sealer(secret: Array(secret.utf8)), asker: asker,
                 limits: CallLimits(
                     unattestedPerMinute: options.unattestedPerMinute, attestedPerMinute: options.attestedPerMinute,
                     challenges: AddressGuard(perMinute: options.challengePerMinute),
@@ -272,6 +273,12 @@ struct IngressRig: Sendable {
         try await post(SDKHandler.attributePath, body, headers, part: part)
     }
 
+    func adServices(
+        _ body: String, _ headers: [(String, String)] = [], part: Int = 0
+    ) async throws -> RawHTTPClient.Response {
+        try await post(SDKHandler.adServicesPath, body, headers, part: part)
+    }
+
     /// An identify body; `more` is further members with their leading comma.
     static func identifyBody(_ user: String = "user_42", bundle: String = bundle, more: String = "") -> String {
         #"{"appUserId":"\#(user)","bundleId":"\#(bundle)"\#(more)}"#
@@ -282,6 +289,16 @@ struct IngressRig: Sendable {
         more: String = ""
     ) -> String {
         #"{"appUserId":"\#(user)","bundleId":"\#(bundle)","originalTransactionId":"\#(transaction)"\#(more)}"#
+    }
+
+    /// A token of the form that Apple's have.
+    static let adServicesToken = String(repeating: "Qk9H+/aZ", count: 70)
+
+    static func adServicesBody(
+        _ install: String = "1B7A2C00-0000-4000-8000-00000000000A", token: String = adServicesToken,
+        bundle: String = bundle, more: String = ""
+    ) -> String {
+        #"{"bundleId":"\#(bundle)","installId":"\#(install)","token":"\#(token)"\#(more)}"#
     }
 
     // MARK: - Waiting

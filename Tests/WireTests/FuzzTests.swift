@@ -1,3 +1,4 @@
+import Bytes
 import JSON
 import TestSupport
 import Testing
@@ -67,6 +68,25 @@ import Wire
             }
         }
         #expect(identified > 2000 && attributed > 500)
+    }
+
+    @Test func anAdServicesCallThatIsTakenGoesOnWithoutItsTokensText() throws {
+        var random = SeededGenerator(seed: 4)
+        let parser = JSONParser()
+        let sealer = AdServicesToken.sealer(secret: Array(repeating: 7, count: 32))
+        var taken = 0
+        for _ in 0..<10_000 {
+            let body = mutant(of: Array(Fixture.adServices.utf8), using: &random)
+            guard let call = try? Validated<AdServicesCall>(body: body, using: parser).write else { continue }
+            taken += 1
+            let payload = call.sealed(by: sealer, organization: "demo", proof: WriteProof()).encodePayload()
+            let write = try AdServicesWrite(payload: payload, using: parser)
+            #expect(write.encodePayload() == payload)
+            let context = AdServicesToken.context(
+                organization: "demo", bundleID: write.bundleID, subject: write.subject)
+            #expect(sealer.open(write.sealedToken, context: context) == Array(call.token.utf8))
+        }
+        #expect(taken > 1000)
     }
 
     /// A few edits: bytes changed, removed, moved, tokens put in.

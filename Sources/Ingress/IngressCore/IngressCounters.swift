@@ -53,6 +53,7 @@ package struct IngressCounters: Sendable {
             switch path {
             case SDKHandler.identifyPath: "identify"
             case SDKHandler.attributePath: "attribute"
+            case SDKHandler.adServicesPath: "adservices"
             case SDKHandler.challengePath: "challenge"
             case SDKHandler.attestPath: "attest"
             default: "other"

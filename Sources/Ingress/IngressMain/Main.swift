@@ -5,6 +5,7 @@ internal import IngressCore
 internal import Redis
 internal import RedisQueue
 internal import Service
+internal import Wire
 
 /// ratchet-ingress: one event loop per core, each with its own listening socket and Redis connection.
 @main
@@ -21,8 +22,12 @@ struct IngressProcess {
                 attestedPerMinute: context.settings.attestedPerMinute,
                 challenges: AddressGuard(perMinute: context.settings.challengePerMinute),
                 enrolments: AddressGuard(perMinute: context.settings.attestPerMinute))
-            // Without one, as development may be, challenges are known to the process that gave them out.
+            // Without one, as development may be, challenges are known to the process that gave them out, and nobody
+            // can open AdServices tokens.
             let secret = context.settings.secret ?? Secrets.random(secretBytes)
+            if context.settings.secret == nil {
+                context.log.warn("RATCHET_SECRET is not set: AdServices tokens taken now can't be sent to Apple")
+            }
             var loops: [IngressLoop] = []
             var clients: [RedisClient] = []
             let count = max(1, context.settings.ingressLoops)
@@ -115,7 +120,8 @@ struct IngressProcess {
                 loop: loop, sink: sink, directory: directory, drops: drops, addresses: addresses,
                 clients: ClientAddress(trustedProxies: settings.trustedProxies),
                 addressHash: AddressHash(secret: secret), log: context.log,
-                devices: devices, challenges: Challenges(secret: secret), asker: asker, limits: limits))
+                devices: devices, challenges: Challenges(secret: secret),
+                sealer: AdServicesToken.sealer(secret: secret), asker: asker, limits: limits))
         var http = settings.httpServerConfiguration
         http.failure = SDKHandler.failure
         http.maxConnections = max(1, http.maxConnections / loopCount)

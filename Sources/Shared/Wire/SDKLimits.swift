@@ -21,6 +21,9 @@ package enum SDKLimits {
     package static let productIDBytes = 255
     /// A signed transaction; real ones have 5 to 6 KB.
     package static let jwsBytes = 16_384
+    /// An AdServices token without its white space. Apple's sample has 560 characters; what is shorter than the least
+    /// can't carry what such a token does.
+    package static let adServicesTokenBytes = 32...4_096
     /// An organization's id, which stands between `|` in job headers and in keys.
     package static let organizationIDBytes = 63
     /// Base64url characters of a device token after `dt_`: 32 bytes without padding.

@@ -74,6 +74,23 @@ package enum TextRules {
         return parts == 3 && isBase64URLLength(length)
     }
 
+    /// Two or three letters of ASCII.
+    static func isStorefront(_ text: String) -> Bool {
+        (2...3).contains(text.utf8.count) && text.utf8.allSatisfy { isAlphanumeric($0) && !isDigit($0) }
+    }
+
+    /// The id by which an install is told from others: one of UUID shape in upper case, any other as it is. Phones
+    /// print UUIDs in upper case, and much of what forwards them does not.
+    package static func foldedInstallID(_ text: String) -> String {
+        let groups = text.utf8.split(separator: UInt8(ascii: "-"), omittingEmptySubsequences: false)
+        guard groups.map(\.count) == [8, 4, 4, 4, 12], groups.joined().allSatisfy(isHexDigit) else { return text }
+        return text.uppercased()
+    }
+
+    private static func isHexDigit(_ byte: UInt8) -> Bool {
+        isDigit(byte) || (UInt8(ascii: "a")...UInt8(ascii: "f")).contains(byte | 0x20)
+    }
+
     /// `word` characters of lower case, digits and `_`, at most 64: the fixed words for refused signatures.
     static func isRefusalReason(_ text: String) -> Bool {
         !text.utf8.isEmpty && text.utf8.count <= SDKLimits.refusalReasonBytes
