@@ -105,4 +105,37 @@ import Wire
             await installation.run("apps", "attest", "com.example.app", "--org", "demo", "--development", "yes")
                 .exitCode == 2)
     }
+
+    @Test func theFunnelIsShownByAppStepAndReason() async throws {
+        let (installation, _) = try await make()
+        let milliseconds = TestInstallation.now / 1000
+        let day = EnrolmentCount.day(ofMilliseconds: milliseconds)
+        try await installation.store { connection in
+            func count(_ organization: String, _ step: EnrolmentStep, _ reason: String) -> EnrolmentCount {
+                EnrolmentCount(
+                    day: day, organization: organization, bundleID: organization.isEmpty ? "" : "com.example.app",
+                    step: step, reason: reason)
+            }
+            try await EnrolmentCounts.add(
+                [
+                    count("", .challenged, ""): 5, count("demo", .attempted, ""): 4,
+                    count("demo", .refused, "expired"): 3,
+                ],
+                nowMilliseconds: milliseconds, connection)
+        }
+        #expect(
+            await installation.run("devices", "funnel", "--org", "demo").text == """
+                app              step        reason   times
+                -                challenged  -            5
+                com.example.app  attempted   -            4
+                com.example.app  refused     expired      3
+
+                """)
+        let json = try parsed(
+            await installation.run("devices", "funnel", "--org", "other", "--days", "90", "--json").text)
+        #expect(json.elements.map { $0["step"] } == [.string("challenged")])
+        for wrong in ["0", "91", "x"] {
+            #expect(await installation.run("devices", "funnel", "--org", "demo", "--days", wrong).exitCode == 2)
+        }
+    }
 }
