@@ -22,14 +22,13 @@ import Wire
             "apps", "connect", "com.example.app", "--org", "demo", "--team", "ABCDE12345", "--json")
         let app = try #require(try parsed(connected.text)["id"]?.string)
         let key = Enrolment.DeviceKey(
-            appID: app, environment: "production", publicKey: [4] + Array(repeating: 1, count: 64), receipt: [1])
+            organization: "demo", appID: app, environment: "production", publicKey: [4] + Array(repeating: 1, count: 64), receipt: [1])
         let enrolment = Enrolment(
             keyID: SHA256Digest(of: Array(installation.schema.utf8)).bytes, bundleID: "com.example.app",
             callDigest: Array(repeating: 2, count: 32),
             tokenHash: SHA256Digest(of: Array(Self.token.utf8)).bytes, evidence: .verified(key))
         let outcome = try await installation.store { connection in
-            try await Devices.enrol(
-                enrolment, key, organization: "demo", stamp: TestInstallation.now, connection)
+            try await Devices.enrol(enrolment, key, stamp: TestInstallation.now, connection)
         }
         guard case .enrolled(let id, _) = outcome else {
             throw TestRedis.Failure(description: "not enrolled: \(outcome)")

@@ -8,7 +8,7 @@ import Wire
 @Suite struct DeviceTests {
     private static let stamp: Int64 = 1_800_000_000_000_000
     private static let key = Enrolment.DeviceKey(
-        appID: "app_000000000000000000000001", environment: "production",
+        organization: "o", appID: "app_000000000000000000000001", environment: "production",
         publicKey: [4] + Array(repeating: 1, count: 64), receipt: [1, 2])
 
     private func digest(_ text: String) -> [UInt8] { SHA256Digest(of: Array(text.utf8)).bytes }
@@ -22,7 +22,9 @@ import Wire
     private func enrol(
         _ enrolment: Enrolment, at stamp: Int64 = stamp, organization: String = "o", _ connection: PostgresConnection
     ) async throws -> Devices.EnrolOutcome {
-        try await Devices.enrol(enrolment, Self.key, organization: organization, stamp: stamp, connection)
+        var key = Self.key
+        key.organization = organization
+        return try await Devices.enrol(enrolment, key, stamp: stamp, connection)
     }
 
     private func withOrganizations(
@@ -100,7 +102,7 @@ import Wire
             var key = Self.key
             key.appID = app.id
             let enrolment = enrolment("key", call: "call", token: "token")
-            _ = try await Devices.enrol(enrolment, key, organization: "o", stamp: Self.stamp, connection)
+            _ = try await Devices.enrol(enrolment, key, stamp: Self.stamp, connection)
             let id = Enrolment.deviceID(organization: "o", keyID: enrolment.keyID)
             let facts = DeviceFacts(organization: "o", appID: app.id, deviceID: id)
             let asked = [digest("token"), digest("strange")]

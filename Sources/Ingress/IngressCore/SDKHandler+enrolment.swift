@@ -37,13 +37,10 @@ extension SDKHandler {
         guard
             let challenge = dependencies.challenges.read(call.challenge, nowMilliseconds: time.wallMilliseconds)
         else { throw refused(.challengeFailed, "challenge", call.bundleID) }
-        let organization: String
         let candidates: [Enrolment.Candidate]
         switch try self.candidates(for: call.bundleID) {
         case .unavailable(let response): return response
-        case .found(let found):
-            organization = found.organization
-            candidates = found.apps
+        case .found(let found): candidates = found
         }
         do {
             // Before anything else is done with it: a challenge is used up by the first call, failed or not.
@@ -63,7 +60,8 @@ extension SDKHandler {
                 attestation: call.attestation, clientDataHash: challenge.clientDataHash,
                 candidates: candidates))
         let job = NewJob(
-            kind: .attest, lane: .verifyLive, organization: organization, subject: Hex.encode(call.keyID),
+            kind: .attest, lane: .verifyLive, organization: Self.organization(of: candidates),
+            subject: Hex.encode(call.keyID),
             payload: enrolment.encodePayload(), traceparent: RequestIDs.traceparent(of: request))
         switch await dependencies.asker.ask(job, timeoutMilliseconds: Self.enrolmentMilliseconds) {
         case .limited(let seconds): return SDKAnswer.limited(seconds: seconds)
@@ -73,44 +71,58 @@ extension SDKHandler {
             case nil: return away("an answer of another form", call.bundleID)
             case .superseded: return away("an equal call came later", call.bundleID)
             case .refused(let reason): throw refused(.attestationFailed, reason, call.bundleID)
-            case .enrolled(let deviceID, let appID):
-                dependencies.devices.remember(
-                    enrolment.tokenHash,
-                    DeviceFacts(organization: organization, appID: appID, deviceID: deviceID))
-                note(.enrolled, bundleID: call.bundleID)
+            case .ambiguous: throw ambiguous(call.bundleID)
+            case .enrolled(let facts):
+                dependencies.devices.remember(enrolment.tokenHash, facts)
+                note(.enrolled, bundleID: call.bundleID, organization: facts.organization)
                 return SDKAnswer.success(SuccessBody.deviceToken(token))
             }
         }
     }
 
     private enum Candidates {
-        case found((organization: String, apps: [Enrolment.Candidate]))
+        case found([Enrolment.Candidate])
         case unavailable(HTTPResponse)
     }
 
-    /// The apps that a device with this bundle id may be of: all of one organization, or it would be a guess whose it is.
+    /// The apps that a device with this bundle id may be of: one for each team and organization that connected it. The
+    /// team that Apple attests tells which.
     private func candidates(for bundleID: String) throws(WireError) -> Candidates {
         guard let directory = dependencies.directory.current, dependencies.directory.isFresh else {
             counters.noDirectory += 1
             return .unavailable(away("no app directory", bundleID))
         }
         let apps = directory.attestable(bundleID).prefix(SDKLimits.candidates)
-        guard let first = apps.first else {
+        guard !apps.isEmpty else {
             note(.notConnected)
             throw WireError(
                 .appNotConnected, "no app with this bundle id and a team id is connected", field: "bundleId")
         }
-        guard apps.allSatisfy({ $0.organization == first.organization }) else {
-            note(.ambiguous)
-            throw WireError(.ambiguousApp, "several organizations have connected this bundle id", field: "bundleId")
+        // A team of several organizations says nothing, whatever Apple attests.
+        let isHopeless = apps.allSatisfy { app in
+            apps.contains { $0.team == app.team && $0.organization != app.organization }
         }
+        guard !isHopeless else { throw ambiguous(bundleID) }
         return .found(
-            (
-                first.organization,
-                apps.map {
-                    Enrolment.Candidate(appID: $0.id, teamID: $0.team, allowsDevelopment: $0.allowsDevelopment)
-                }
-            ))
+            apps.map {
+                Enrolment.Candidate(
+                    organization: $0.organization, appID: $0.id, teamID: $0.team,
+                    allowsDevelopment: $0.allowsDevelopment)
+            })
+    }
+
+    /// For the job's header: the one organization it can be of, or that nobody knows yet.
+    private static func organization(of candidates: [Enrolment.Candidate]) -> String {
+        guard let first = candidates.first, candidates.allSatisfy({ $0.organization == first.organization }) else {
+            return DeviceQuestion.organization
+        }
+        return first.organization
+    }
+
+    private func ambiguous(_ bundleID: String) -> WireError {
+        note(.ambiguous, bundleID: bundleID)
+        return WireError(
+            .ambiguousApp, "several organizations have connected this bundle id under its team", field: "bundleId")
     }
 
     private func away(_ why: String, _ bundleID: String) -> HTTPResponse {
@@ -129,19 +141,23 @@ extension SDKHandler {
     }
 
     /// Counts a step for metrics, and for the store by app, as far as it is known whose app it is.
-    private func note(_ step: EnrolmentStep, _ reason: String? = nil, bundleID: String? = nil) {
+    private func note(
+        _ step: EnrolmentStep, _ reason: String? = nil, bundleID: String? = nil, organization: String? = nil
+    ) {
         counters.count(enrolment: step, reason)
-        var organization: String?
-        if let bundleID, let apps = dependencies.directory.current?.attestable(bundleID), let first = apps.first,
-            apps.allSatisfy({ $0.organization == first.organization })
-        {
-            organization = first.organization
-        }
+        let organization = organization ?? bundleID.flatMap(onlyOrganization)
         dependencies.enrolments.count(
             EnrolmentCount(
                 day: EnrolmentCount.day(ofMilliseconds: dependencies.loop.time.wallMilliseconds),
                 organization: organization ?? "", bundleID: organization == nil ? "" : bundleID ?? "", step: step,
                 reason: reason ?? ""
             ).name)
+    }
+
+    private func onlyOrganization(_ bundleID: String) -> String? {
+        guard let apps = dependencies.directory.current?.attestable(bundleID), let first = apps.first,
+            apps.allSatisfy({ $0.organization == first.organization })
+        else { return nil }
+        return first.organization
     }
 }
