@@ -3,6 +3,7 @@ import EventLoop
 import Foundation
 import Postgres
 import Redis
+import RedisQueue
 import Service
 import Store
 import TestSupport
@@ -17,7 +18,7 @@ import Wire
     private struct Bench {
         let system: RunningSystem
         let authenticator: TestAuthenticator
-        let http: RawHTTPClient
+        var http: RawHTTPClient
 
         func post(_ path: String, _ body: String, token: String? = nil) async throws -> (status: Int, text: String) {
             let authorization = token.map { "Authorization: Bearer \($0)\r\n" } ?? ""
@@ -91,9 +92,11 @@ import Wire
         return object?[name] as? String
     }
 
-    private func run(_ body: (Bench) async throws -> Void) async throws {
+    private func run(
+        _ layout: RunningSystem.Layout = .init(), _ body: (Bench) async throws -> Void
+    ) async throws {
         let authenticator = TestAuthenticator()
-        let system = try await RunningSystem.start(extraRoots: authenticator.rootPEM)
+        let system = try await RunningSystem.start(extraRoots: authenticator.rootPEM, layout)
         do {
             let http = try await RawHTTPClient.connect(host: "127.0.0.1", port: system.port)
             try await body(Bench(system: system, authenticator: authenticator, http: http))
@@ -359,6 +362,54 @@ import Wire
                     && sums.contains { $0.hasPrefix("refused wrong_environment") }
             }
         }
+    }
+
+    /// Tokens, challenges and the organization's limit live on partitions of their own; the primary that knew the token
+    /// is killed. Part of `make cluster-test`.
+    @Test(
+        .enabled(if: ProcessInfo.processInfo.environment["RATCHET_CLUSTER_TEST"] != nil), .timeLimit(.minutes(5)))
+    func onAClusterDevicesEnrolAndStayKnownThroughAFailover() async throws {
+        let cluster = try await TestRedisCluster.start(
+            TestRedis.Options(appendOnly: true, maxMemory: "512mb"), nodeTimeoutMilliseconds: 2000)
+        var layout = RunningSystem.Layout()
+        layout.redis = (cluster.nodes[0], cluster.address, cluster.url)
+        layout.environment = [
+            "RATCHET_DURABILITY": "everysec", "RATCHET_INGRESS_PORT": String(try LoopbackPort.lasting()),
+        ]
+        try await run(layout) { first in
+            var bench = first
+            var tokens: [String] = []
+            for _ in 0..<8 { tokens.append(try await bench.enrol()) }
+            let challenge = try await bench.challenge()
+            let call = bench.body(bench.attestation(challenge), challenge)
+            #expect(try await bench.post("attest", call).status == 200)
+            let other = try await bench.post("attest", bench.body(bench.attestation(challenge), challenge))
+            #expect(other.status == 401 && Self.member("error", of: other.text) == "challenge_failed")
+            for (index, token) in tokens.enumerated() {
+                #expect(try await bench.identify("user_\(index)", token: token) == 200)
+            }
+            // An ingress that was started anew has nothing in memory.
+            await bench.system.ingress.stop()
+            try await bench.system.ingress.start(untilItSays: "\"listening\"")
+            bench.http = try await RawHTTPClient.connect(host: "127.0.0.1", port: bench.system.port)
+            let hash = SHA256Digest(of: Array(tokens[0].utf8)).bytes
+            let victim = try await cluster.primary(of: bench.system.keys.device(hash))
+            await victim.stop()
+            try await bench.eventually("every token is known again") {
+                for token in tokens where try await bench.identify("user_9", token: token) != 200 { return false }
+                return true
+            }
+            let oldest = try #require(try await bench.devices().last)
+            _ = try await bench.store { connection throws(PostgresError) in
+                try await Devices.revoke(
+                    organization: "demo", id: oldest.id, actor: "test", nowMicroseconds: 1, connection)
+            }
+            try await bench.eventually("a revocation is told to all") {
+                try await bench.identify("user_0", token: tokens[0]) == 401
+            }
+            #expect(try await bench.identify("user_1", token: tokens[1]) == 200)
+        }
+        await cluster.remove()
     }
 
     private static func sized(_ body: String) -> String { "Content-Length: \(body.utf8.count)\r\n\r\n\(body)" }
