@@ -149,6 +149,9 @@ import Wire
             // The jobs themselves are there.
             #expect(written.range(of: Data("sealedToken".utf8)) != nil)
             #expect(written.range(of: Data("TOKEN000".utf8)) == nil && !system.redis.log.contains("TOKEN000"))
+            // Nor as payloads hold bytes.
+            let base64 = Base64.encode(Array("TOKEN0".utf8), .standard)
+            #expect(written.range(of: Data(base64.utf8)) == nil)
             let dump = try await CommandRun.of(
                 TestPostgres.program("pg_dump"), ["-n", system.schema, system.conninfo], ["PATH": "/usr/bin:/bin"])
             #expect(dump.code == 0 && dump.output.contains("adservices_tokens"), "\(dump.errors)")
