@@ -122,7 +122,8 @@ let package = Package(
                 "Wire",
             ]),
         tests("Conformance", ["EventLoop", "HTTP"]),
-        tests("EndToEnd", ["Bytes", "EventLoop", "Jobs", "Postgres", "Redis", "RedisQueue", "Service", "Store", "Wire"]),
+        tests(
+            "EndToEnd", ["Bytes", "EventLoop", "Jobs", "Postgres", "Redis", "RedisQueue", "Service", "Store", "Wire"]),
     ],
     cLanguageStandard: .c17,
     cxxLanguageStandard: .cxx17
