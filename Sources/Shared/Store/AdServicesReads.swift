@@ -126,7 +126,7 @@ extension AdServicesTokens {
             rows: rows, campaigns: try await campaigns(parameters, connection))
     }
 
-    /// Reads of all rows take some seconds for each ten million.
+    /// Reads of all rows take two seconds or so for each million.
     static let longReadMilliseconds: Int64 = 120_000
     static let dayMicroseconds: Int64 = 86_400_000_000
 
