@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help run test chaos bench-queue bench-enrolment cluster-test lint build setup clean clean-data
+.PHONY: help run test chaos bench-queue bench-enrolment bench-instructions cluster-test lint build setup clean clean-data
 
 help: ## List these commands.
 	@echo 'Ratchet. Commands:'
@@ -46,6 +46,9 @@ bench-enrolment: setup ## Measure, optimized: attestations a core judges beside 
 	RATCHET_BENCH_ENROLMENT=1 swift test -c release -Xswiftc -enable-testing --skip-build --scratch-path .build/bench \
 	    --explicit-target-dependency-import-check error --no-parallel --filter 'EnrolmentBench|TokenBench'
 	openssl speed -seconds 3 ecdsap384 2>/dev/null | tail -n 2
+
+bench-instructions: setup ## Count the instructions of the hot paths; fails when one grew by more than 5 %.
+	@exec python3 deploy/dev/instructions.py
 
 lint: ## Check the format of Swift, the syntax of scripts, and the headers of the C targets.
 	@exec deploy/dev/lint.sh
