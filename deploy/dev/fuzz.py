@@ -8,8 +8,8 @@ Read from the environment:
   RATCHET_FUZZ_INPUT    a file or folder: runs it through the target of RATCHET_FUZZ_ONLY, and fuzzes nothing
   RATCHET_SHARED        vectors that serve as further seeds, when the folder is there (../shared)
 
-With --merge (`make fuzz-merge`) the work copy of the corpus is reduced to what reaches some code that nothing smaller
-does, and that becomes Tests/Fuzz/Corpus.
+With --merge (`make fuzz-merge`) the work copy of the corpus is reduced to few inputs that reach all it reaches, and
+that becomes Tests/Fuzz/Corpus. Runs with the vectors gather elsewhere: RATCHET_SHARED=none gathers what can be merged.
 
 Exit codes: 0 nothing was found, 1 an input broke a target (it is kept), 2 wrong arguments or no build.
 """
@@ -31,6 +31,8 @@ KEPT = ROOT / "Tests/Fuzz/Corpus"
 DICTIONARIES = ROOT / "Tests/Fuzz/Dictionaries"
 SCRATCH = ROOT / ".build/fuzz"
 WORK = SCRATCH / "corpus"
+# The vectors are nobody's to copy: what has grown out of them is kept apart, and never merged.
+WORK_WITH_VECTORS = SCRATCH / "corpus-with-vectors"
 CRASHES = SCRATCH / "crashes"
 LOGS = SCRATCH / "logs"
 PROGRAM = SCRATCH / "release/FuzzMain"
@@ -96,10 +98,10 @@ def vectors(folder):
         ("cbor", "appattest_attestations.json", "attestation", base64.b64decode),
     ]
     for target, name, member, decode in sources:
-        into = folder / target
-        into.mkdir(exist_ok=True)
         if not (shared / name).is_file():
             continue
+        into = folder / target
+        into.mkdir(exist_ok=True)
         for number, case in enumerate(json.loads((shared / name).read_text())):
             if case.get(member):
                 (into / f"{member}-{number}").write_bytes(decode(case[member]))
@@ -111,16 +113,18 @@ class Run:
     def __init__(self, target, seconds, more):
         self.target = target
         self.log = LOGS / f"{target}.log"
-        for folder in (WORK / target, CRASHES / target, LOGS):
+        work = WORK_WITH_VECTORS if (more / target).is_dir() else WORK
+        for folder in (WORK / target, work / target, CRASHES / target, LOGS):
             folder.mkdir(parents=True, exist_ok=True)
         self.before = set((CRASHES / target).iterdir())
         arguments = [f"-max_total_time={seconds}", "-print_final_stats=1"]
         dictionary = DICTIONARIES / f"{target}.dict"
         if dictionary.is_file():
             arguments.append(f"-dict={dictionary}")
-        arguments += [str(WORK / target), str(KEPT / target)]
-        if (more / target).is_dir():
-            arguments.append(str(more / target))
+        # New inputs go to the first.
+        arguments += [str(work / target), str(KEPT / target)]
+        if work != WORK:
+            arguments += [str(WORK / target), str(more / target)]
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
                 command(target, *arguments), env=environment(target), stdin=subprocess.DEVNULL, stdout=log, stderr=log)
@@ -201,12 +205,13 @@ def merge(names):
     code = 0
     for name in names:
         with tempfile.TemporaryDirectory(prefix="ratchet-fuzz-") as folder:
+            # By edges alone: telling apart how often each is taken would keep five times as much.
             # What once broke a target stays, whatever it reaches by now.
             for file in (KEPT / name).glob("found-*"):
                 shutil.copy(file, folder)
             sources = [str(path) for path in (KEPT / name, WORK / name) if path.is_dir()]
             done = subprocess.run(
-                command(name, "-set_cover_merge=1", folder, *sources), env=environment(name), stdin=subprocess.DEVNULL,
+                command(name, "-use_counters=0", "-set_cover_merge=1", folder, *sources), env=environment(name), stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, errors="replace")
             if done.returncode != 0:
                 print(f"fuzz: {name} is not merged:\n{done.stderr[-2000:]}", file=sys.stderr)
