@@ -1,5 +1,6 @@
 import FuzzTargets
 import JSON
+import TestSupport
 import Testing
 import Wire
 

@@ -124,7 +124,9 @@ import Wire
             keyID: digest, bundleID: FuzzFacts.bundleID, callDigest: digest, tokenHash: digest,
             evidence: .unverified(
                 attestation: [1, 2, 3], clientDataHash: digest,
-                candidates: [.init(appID: "app_1", teamID: FuzzFacts.teamID, allowsDevelopment: true)]))
+                candidates: [
+                    .init(organization: "acme", appID: "app_1", teamID: FuzzFacts.teamID, allowsDevelopment: true)
+                ]))
         let facts = TransactionFacts(
             transactionID: "1", originalTransactionID: "2", bundleID: FuzzFacts.bundleID, productID: "pro",
             environment: "Sandbox", purchaseDate: 1, signedDate: 2, isUpgraded: true, price: 5,
@@ -143,10 +145,14 @@ import Wire
         var verified = enrolment
         verified.evidence = .verified(
             .init(
-                appID: "app_1", environment: "production", publicKey: [UInt8](repeating: 4, count: 65), receipt: [1],
+                organization: "acme", appID: "app_1", environment: "production",
+                publicKey: [UInt8](repeating: 4, count: 65), receipt: [1],
                 bundleVersion: "1", validationCategory: "00"))
         try write(verified.encodePayload(), "wire", "enrolment-verified")
-        try write(EnrolmentAnswer.enrolled(deviceID: "dev_1", appID: "app_1").encodePayload(), "wire", "answer")
+        try write(
+            EnrolmentAnswer.enrolled(
+                DeviceFacts(organization: "acme", appID: "app_1", deviceID: "dev_1")
+            ).encodePayload(), "wire", "answer")
         try write(EnrolmentAnswer.refused(reason: "bad_nonce").encodePayload(), "wire", "answer-refused")
         try write(EnrolmentAnswer.superseded.encodePayload(), "wire", "answer-superseded")
         try write(DeviceQuestion(tokenHash: digest).encodePayload(), "wire", "question")

@@ -28,7 +28,9 @@ extension FuzzTarget {
                 tokenHash: write.digest.bytes,
                 evidence: .unverified(
                     attestation: write.attestation, clientDataHash: write.digest.bytes,
-                    candidates: [.init(appID: "app_1", teamID: FuzzFacts.teamID, allowsDevelopment: false)]))
+                    candidates: [
+                        .init(organization: "acme", appID: "app_1", teamID: FuzzFacts.teamID, allowsDevelopment: false)
+                    ]))
             try enrolment.checkCarried(using: parser)
         }
     }
