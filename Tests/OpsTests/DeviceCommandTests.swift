@@ -22,7 +22,8 @@ import Wire
             "apps", "connect", "com.example.app", "--org", "demo", "--team", "ABCDE12345", "--json")
         let app = try #require(try parsed(connected.text)["id"]?.string)
         let key = Enrolment.DeviceKey(
-            organization: "demo", appID: app, environment: "production", publicKey: [4] + Array(repeating: 1, count: 64), receipt: [1])
+            organization: "demo", appID: app, environment: "production",
+            publicKey: [4] + Array(repeating: 1, count: 64), receipt: [1])
         let enrolment = Enrolment(
             keyID: SHA256Digest(of: Array(installation.schema.utf8)).bytes, bundleID: "com.example.app",
             callDigest: Array(repeating: 2, count: 32),

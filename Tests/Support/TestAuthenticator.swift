@@ -46,9 +46,10 @@ package final class TestAuthenticator: Sendable {
     /// The root as a PEM file holds it.
     package let rootPEM: String
 
-    package init() {
-        root = .root(subject: "Test App Attestation Root")
-        intermediate = TestPKICertificate.intermediate(under: root).with {
+    /// - Parameter curve: of both authorities. Apple's are on P-384, which takes ten times longer to check.
+    package init(curve: TestPKIKey.Curve = .p384) {
+        root = .root(subject: "Test App Attestation Root", key: TestPKIKey(curve))
+        intermediate = TestPKICertificate.intermediate(under: root, key: TestPKIKey(curve)).with {
             $0.subject = "Test App Attestation CA 1"
             $0.markers = []
         }
