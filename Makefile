@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help run test chaos bench-queue cluster-test lint build setup clean clean-data
+.PHONY: help run test chaos bench-queue cluster-test sanitize lint build setup clean clean-data
 
 help: ## List these commands.
 	@echo 'Ratchet. Commands:'
@@ -16,6 +16,8 @@ help: ## List these commands.
 	@echo '  RATCHET_CHAOS_SEED            order of the faults in make chaos (random, printed)'
 	@echo '  RATCHET_CHAOS_ONLY            only faults with this text in their names'
 	@echo '  RATCHET_CHAOS_REPORT          file that make chaos writes its table to'
+	@echo '  RATCHET_SANITIZE      thread or address: make sanitize with that alone'
+	@echo '  RATCHET_SANITIZE_ONLY         only tests whose names match this regular expression'
 
 run: setup ## Start all of Ratchet with a private Redis and Postgres; Ctrl-C stops it.
 	@exec python3 deploy/dev/run.py
@@ -38,6 +40,9 @@ bench-queue: setup ## Measure the queue with a million jobs waiting: scripts, me
 	swift build --build-tests --explicit-target-dependency-import-check error
 	RATCHET_BENCH_JOBS=$${RATCHET_BENCH_JOBS:-1000000} \
 	    swift test --skip-build --explicit-target-dependency-import-check error --no-parallel --filter MillionJobsTests
+
+sanitize: setup ## Run the tests under the thread and the address sanitizer (undefined behaviour, leaks too).
+	@exec deploy/dev/sanitize.sh
 
 lint: ## Check the format of Swift, the syntax of scripts, and the headers of the C targets.
 	@exec deploy/dev/lint.sh
