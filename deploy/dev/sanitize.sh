@@ -54,6 +54,7 @@ sanitize() {
         printf '\n== %s sanitizer: %s\n' "$sanitizer" "$filter"
         TSAN_OPTIONS="log_path=$reports/report halt_on_error=0" \
             ASAN_OPTIONS="log_path=$reports/report detect_leaks=1" \
+            LSAN_OPTIONS="suppressions=$PWD/deploy/dev/sanitizers/leak.supp print_suppressions=0" \
             UBSAN_OPTIONS="log_path=$reports/report print_stacktrace=1" \
             timeout --kill-after=30 "$longest_seconds" \
             swift test --skip-build "${build[@]}" --disable-xctest --no-parallel --filter "$filter" </dev/null 2>&1 \
