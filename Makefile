@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help run test chaos bench-queue cluster-test sanitize lint build setup clean clean-data
+.PHONY: help run test chaos bench-queue bench-enrolment bench-instructions cluster-test sanitize lint build setup clean clean-data
 
 help: ## List these commands.
 	@echo 'Ratchet. Commands:'
@@ -34,12 +34,23 @@ chaos: setup ## Break everything at random for 20 minutes under load, and print 
 cluster-test: setup ## The binaries on a Redis Cluster and with Sentinel: servers killed, frozen, moved.
 	swift build --build-tests --explicit-target-dependency-import-check error
 	RATCHET_CLUSTER_TEST=1 swift test --skip-build --explicit-target-dependency-import-check error --no-parallel \
-	    --filter EndToEnd.ClusterTests
+	    --filter 'EndToEnd.ClusterTests|onACluster'
 
 bench-queue: setup ## Measure the queue with a million jobs waiting: scripts, memory, ratchet queues, a live job.
 	swift build --build-tests --explicit-target-dependency-import-check error
 	RATCHET_BENCH_JOBS=$${RATCHET_BENCH_JOBS:-1000000} \
 	    swift test --skip-build --explicit-target-dependency-import-check error --no-parallel --filter MillionJobsTests
+
+bench-enrolment: setup ## Measure, optimized: attestations a core judges beside openssl speed, the cost of a token check.
+	swift build -c release -Xswiftc -enable-testing --build-tests --scratch-path .build/bench \
+	    --explicit-target-dependency-import-check error
+	openssl speed -seconds 3 ecdsap384 2>/dev/null | tail -n 2
+	RATCHET_BENCH_ENROLMENT=1 swift test -c release -Xswiftc -enable-testing --skip-build --scratch-path .build/bench \
+	    --explicit-target-dependency-import-check error --no-parallel --filter 'EnrolmentBench|TokenBench'
+	openssl speed -seconds 3 ecdsap384 2>/dev/null | tail -n 2
+
+bench-instructions: setup ## Count the instructions of the hot paths; fails when one grew by more than 5 %.
+	@exec python3 deploy/dev/instructions.py
 
 sanitize: setup ## Run the tests under the thread and the address sanitizer (undefined behaviour, leaks too).
 	@exec deploy/dev/sanitize.sh

@@ -35,6 +35,15 @@ func tests(_ name: String, _ dependencies: [Target.Dependency], path: String? = 
         name: name, dependencies: dependencies + ["TestSupport"], path: path ?? "Tests/\(name)", swiftSettings: strict)
 }
 
+/// Runs hot paths for `make bench-instructions`; no other build sees it.
+let instructions: [Target] =
+    Context.environment["RATCHET_INSTRUCTIONS"] == "1"
+    ? [
+        .executableTarget(
+            name: "InstructionPaths", dependencies: ["HTTP", "JSON", "Store", "TestSupport", "Trust", "Wire"],
+            path: "Tests/Instructions", exclude: ["recorded.json"], swiftSettings: strict)
+    ] : []
+
 let package = Package(
     name: "ratchet",
     products: [
@@ -123,7 +132,7 @@ let package = Package(
             ]),
         tests("Conformance", ["EventLoop", "HTTP"]),
         tests("EndToEnd", ["EventLoop", "Jobs", "Postgres", "Redis", "RedisQueue", "Service", "Store", "Wire"]),
-    ],
+    ] + instructions,
     cLanguageStandard: .c17,
     cxxLanguageStandard: .cxx17
 )

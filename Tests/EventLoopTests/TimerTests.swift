@@ -1,4 +1,5 @@
 import EventLoop
+import TestSupport
 import Testing
 
 @testable import EventLoop
@@ -112,7 +113,7 @@ import Testing
     }
 
     @Test func theHeapGivesDueTimersInOrderWhateverWasCancelled() {
-        var generator = Seeded(state: 11)
+        var generator = SeededGenerator(seed: 11)
         for _ in 0..<40 {
             var heap = TimerHeap()
             var live: [UInt64: Int64] = [:]
@@ -192,17 +193,5 @@ import Testing
             task.cancel()
             await task.value
         }
-    }
-}
-
-/// A generator with a seed, so that a failure can be run again.
-struct Seeded: RandomNumberGenerator {
-    var state: UInt64
-    mutating func next() -> UInt64 {
-        state &+= 0x9e37_79b9_7f4a_7c15
-        var mixed = state
-        mixed = (mixed ^ (mixed >> 30)) &* 0xbf58_476d_1ce4_e5b9
-        mixed = (mixed ^ (mixed >> 27)) &* 0x94d0_49bb_1331_11eb
-        return mixed ^ (mixed >> 31)
     }
 }

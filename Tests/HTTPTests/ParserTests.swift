@@ -87,7 +87,7 @@ import Testing
     static let corpus = FramingProbes.refused.map { Array($0.text.utf8.prefix(1500)) } + wellFormed
 
     @Test func theWholeBytewiseAndRandomSplitsOfEveryProbeAgree() async {
-        var generator = Seeded(state: 1)
+        var generator = SeededGenerator(seed: 1)
         for probe in Self.corpus {
             await Task.yield()
             let whole = Self.parse([probe[...]])
@@ -97,7 +97,7 @@ import Testing
     }
 
     @Test(arguments: 0..<8) func mutatedBytesNeverTrapAndSplitsAgree(_ seed: UInt64) async {
-        var generator = Seeded(state: 1000 + seed)
+        var generator = SeededGenerator(seed: 1000 + seed)
         let telling: [UInt8] = Array("\r\n :\t;,%?/0129afGx\0\u{7f}+-".utf8) + [0x80, 0xff]
         var served = 0
         var failed = 0
@@ -145,7 +145,7 @@ import Testing
     }
 
     @Test func everyWellFormedRequestIsGivenBackAsItWasMade() {
-        var generator = Seeded(state: 77)
+        var generator = SeededGenerator(seed: 77)
         var bytes: [UInt8] = []
         var expected = Outcome()
         let names = ["X-A", "accept", "User-Agent", "x-_~!#$%&'*+.^`|"]
@@ -244,17 +244,5 @@ import Testing
         ]
         for (high, low, text) in cases { #expect(PeerAddress(high: high, low: low).description == text) }
         #expect(PeerAddress(ipv4: 192, 0, 2, 7).bytes == [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 255, 255, 192, 0, 2, 7])
-    }
-}
-
-/// A generator with a seed, so that a failure can be run again.
-struct Seeded: RandomNumberGenerator {
-    var state: UInt64
-    mutating func next() -> UInt64 {
-        state &+= 0x9e37_79b9_7f4a_7c15
-        var mixed = state
-        mixed = (mixed ^ (mixed >> 30)) &* 0xbf58_476d_1ce4_e5b9
-        mixed = (mixed ^ (mixed >> 27)) &* 0x94d0_49bb_1331_11eb
-        return mixed ^ (mixed >> 31)
     }
 }

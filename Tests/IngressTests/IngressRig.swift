@@ -138,13 +138,15 @@ struct IngressRig: Sendable {
         intake.timeoutMilliseconds = options.acceptTimeoutMilliseconds
         let sink = RedisJobSink(loop: loop, client: client, keys: keys, configuration: intake)
         let directory = DirectoryWatcher(loop: loop, published: PublishedDirectory(client: client, keys: keys))
-        let drops = DropCounter(loop: loop, store: UnresolvedCounts(client: client, keys: keys))
+        let drops = CountForwarder(loop: loop, store: PendingCounts(client: client, key: keys.unresolved))
+        let enrolments = CountForwarder(loop: loop, store: PendingCounts(client: client, key: keys.enrolments))
         let asker = Asker(
             loop: loop, client: client, sink: sink, keys: keys, process: "rig-\(UUID().uuidString.prefix(8))")
         let devices = DeviceTokens(loop: loop, client: client, keys: keys, asker: asker)
         let handler = SDKHandler(
             SDKHandler.Dependencies(
-                loop: loop, sink: sink, directory: directory, drops: drops, addresses: addresses,
+                loop: loop, sink: sink, directory: directory, drops: drops, enrolments: enrolments,
+                addresses: addresses,
                 clients: ClientAddress(trustedProxies: options.trustedProxies),
                 addressHash: AddressHash(secret: Array(secret.utf8)),
                 log: Log(process: "test", level: .error, time: SystemTime(), sink: MemoryLogSink()),
@@ -156,8 +158,8 @@ struct IngressRig: Sendable {
         var http = options.http
         http.failure = SDKHandler.failure
         return IngressLoop(
-            loop: loop, sink: sink, directory: directory, drops: drops, devices: devices, asker: asker,
-            handler: handler, http: http)
+            loop: loop, sink: sink, directory: directory, drops: drops, enrolments: enrolments,
+            devices: devices, asker: asker, handler: handler, http: http)
     }
 
     private func close() async {
@@ -187,7 +189,16 @@ struct IngressRig: Sendable {
 
     /// Counts of dropped writes that have reached Redis.
     func unresolved() async throws -> [String: Int64] {
-        try await control.loop.run { try await UnresolvedCounts(client: control, keys: keys).all() }
+        try await control.loop.run { try await PendingCounts(client: control, key: keys.unresolved).all() }
+    }
+
+    /// Steps of enrolments that have reached Redis, without their day.
+    func enrolments() async throws -> [String: Int64] {
+        let counts = try await control.loop.run {
+            try await PendingCounts(client: control, key: keys.enrolments).all()
+        }
+        return Dictionary(
+            counts.map { (String($0.key.drop { $0 != "|" }.dropFirst()), $0.value) }, uniquingKeysWith: +)
     }
 
     @discardableResult

@@ -175,7 +175,7 @@ import Testing
 
     /// Any mix of outcomes, repeated settles, takeovers and redrives: what is counted is what is there.
     @Test(arguments: [1, 2, 3]) func countsOfKindsAndOrganizationsReturnToZero(seed: UInt64) async throws {
-        var random = SplitMix(state: seed)
+        var random = SeededGenerator(seed: seed)
         let bench = try await QueueBench.make()
         let kinds: [JobKind] = [.identify, .attribute, .echo]
         for index in 0..<120 {
@@ -324,17 +324,5 @@ import Testing
         #expect((counts.waiting, counts.due, counts.parked) == (10, 20, 10))
         #expect(try await backlog(bench) == ["demo": 20, "kind:attribute": 20])
         #expect(try await bench.delayed(.write) == 20)
-    }
-}
-
-/// A small generator with a seed, so that a failing run can be repeated.
-private struct SplitMix: RandomNumberGenerator {
-    var state: UInt64
-    mutating func next() -> UInt64 {
-        state &+= 0x9e37_79b9_7f4a_7c15
-        var value = state
-        value = (value ^ (value >> 30)) &* 0xbf58_476d_1ce4_e5b9
-        value = (value ^ (value >> 27)) &* 0x94d0_49bb_1331_11eb
-        return value ^ (value >> 31)
     }
 }

@@ -135,7 +135,7 @@ private struct ShownModel {
 
     /// Histories with long runs of one user, and stamps that collide.
     private static func history(
-        _ stamps: Range<Int64>, _ count: Int, operators: Bool, _ random: inout SplitMix
+        _ stamps: Range<Int64>, _ count: Int, operators: Bool, _ random: inout SeededGenerator
     ) -> [Write] {
         // Some histories have little proof, some have it in every row.
         let proof = random.pick([5, 30, 100])
@@ -155,7 +155,7 @@ private struct ShownModel {
 
     /// Delivers writes in any order and in batches; an operator's go in at once.
     private static func deliver(
-        _ writes: [Write], _ organization: String, _ random: inout SplitMix, _ connection: PostgresConnection
+        _ writes: [Write], _ organization: String, _ random: inout SeededGenerator, _ connection: PostgresConnection
     ) async throws {
         var rest = writes.filter { !$0.byOperator }.shuffled(using: &random)[...]
         while !rest.isEmpty {
@@ -239,7 +239,7 @@ private struct ShownModel {
         let count = environment["RATCHET_PROPERTY_SETS"].flatMap { Int($0) } ?? 40
         print("compaction: \(count) histories from RATCHET_PROPERTY_SEED=\(seed)")
         try await withStore { connection in
-            var random = SplitMix(seed: seed)
+            var random = SeededGenerator(seed: seed)
             var models: [ShownModel] = []
             var all: [[Write]] = []
             // Recent moves are those after stamp 70.

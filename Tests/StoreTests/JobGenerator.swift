@@ -1,25 +1,10 @@
 import Store
+import TestSupport
 import Wire
-
-/// A small generator with a seed, so that a red run can be run again.
-struct SplitMix: RandomNumberGenerator {
-    private var state: UInt64
-    init(seed: UInt64) { state = seed }
-    mutating func next() -> UInt64 {
-        state &+= 0x9e37_79b9_7f4a_7c15
-        var z = state
-        z = (z ^ (z >> 30)) &* 0xbf58_476d_1ce4_e5b9
-        z = (z ^ (z >> 27)) &* 0x94d0_49bb_1331_11eb
-        return z ^ (z >> 31)
-    }
-
-    mutating func chance(_ percent: Int) -> Bool { Int.random(in: 0..<100, using: &self) < percent }
-    mutating func pick<T>(_ values: [T]) -> T { values[Int.random(in: 0..<values.count, using: &self)] }
-}
 
 /// Sets of jobs over few users, keys, purchases and stamps, so that everything collides with everything.
 enum JobGenerator {
-    static func jobs(set: Int, _ random: inout SplitMix) -> [StampedWrite] {
+    static func jobs(set: Int, _ random: inout SeededGenerator) -> [StampedWrite] {
         let organizations = ["p\(set)a", "p\(set)b"]
         let stamps: Int64 = random.chance(50) ? 8 : 60
         let manyKeys = random.chance(4)
@@ -32,7 +17,7 @@ enum JobGenerator {
         }
     }
 
-    private static func proof(_ random: inout SplitMix) -> WriteProof {
+    private static func proof(_ random: inout SeededGenerator) -> WriteProof {
         let attested = random.chance(20)
         return WriteProof(
             attested: attested,
@@ -41,7 +26,7 @@ enum JobGenerator {
             addressHash: random.pick([nil, "00ff", "a0b1"]))
     }
 
-    private static func identify(manyKeys: Bool, _ random: inout SplitMix) -> IdentifyWrite {
+    private static func identify(manyKeys: Bool, _ random: inout SeededGenerator) -> IdentifyWrite {
         var attributes: [String: String?] = [:]
         let count = manyKeys ? Int.random(in: 60...200, using: &random) : Int.random(in: 0...3, using: &random)
         for _ in 0..<count {
@@ -56,7 +41,7 @@ enum JobGenerator {
             attributes: attributes.map { .init(key: $0.key, value: $0.value) }, proof: proof(&random))
     }
 
-    private static func attribute(_ random: inout SplitMix) -> AttributeWrite {
+    private static func attribute(_ random: inout SeededGenerator) -> AttributeWrite {
         let purchase = random.pick(["T1", "T2"])
         var evidence = AttributeWrite.Evidence.none
         if random.chance(40) {
@@ -73,11 +58,11 @@ enum JobGenerator {
 
     /// Everything follows from the transaction, the signing time and the digest, as with real receipts: equal digests
     /// are equal payloads.
-    private static func facts(_ purchase: String, _ random: inout SplitMix) -> TransactionFacts {
+    private static func facts(_ purchase: String, _ random: inout SeededGenerator) -> TransactionFacts {
         let number = Int.random(in: 0..<2, using: &random)
         let signed = Int64.random(in: 1_000..<1_003, using: &random)
         let digest = random.pick(["0a", "a0", "ff"])
-        var own = SplitMix(seed: UInt64(signed) * 1_000 + UInt64(number) * 10 + UInt64(digest.utf8.first!))
+        var own = SeededGenerator(seed: UInt64(signed) * 1_000 + UInt64(number) * 10 + UInt64(digest.utf8.first!))
         return TransactionFacts(
             transactionID: "\(purchase)-\(number)", originalTransactionID: purchase, bundleID: "com.example.app",
             productID: own.pick(["signed.pro", "signed.max"]), environment: own.pick(["Production", "Sandbox"]),

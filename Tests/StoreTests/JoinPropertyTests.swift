@@ -15,7 +15,7 @@ import Testing
         let seed = environment["RATCHET_PROPERTY_SEED"].flatMap { UInt64($0) } ?? 20_261_130
         let count = environment["RATCHET_PROPERTY_SETS"].flatMap { Int($0) } ?? 1_000
         print("joins: \(count) sets from RATCHET_PROPERTY_SEED=\(seed)")
-        var random = SplitMix(seed: seed)
+        var random = SeededGenerator(seed: seed)
         let sets = (0..<count).map { JobGenerator.jobs(set: $0, &random) }
 
         var deliveries: [[[StampedWrite]]] = [[], []]

@@ -43,7 +43,7 @@ import Wire
 
     @Test func aPlayTokenLargerThanAnIndexRowIsStoredAndFound() async throws {
         try await withStore { connection in
-            var generator = SplitMix(seed: 7)
+            var generator = SeededGenerator(seed: 7)
             var token = ""
             while token.utf8.count < 4096 { token += String(generator.next(), radix: 36) }
             token = String(token.prefix(4096))

@@ -1,4 +1,5 @@
 internal import Bytes
+import Foundation
 
 /// A device with a Secure Enclave of its own, under a root of the test's: makes keys and attests them as iOS does, or
 /// with any part of it wrong.
@@ -23,6 +24,8 @@ package final class TestAuthenticator: Sendable {
         package var receipt: [UInt8] = Array("receipt".utf8)
         /// Seconds since 1970 between which the certificate is valid.
         package var validity: (from: Int64, to: Int64)
+        /// DER of the certificate beside the device's.
+        package var intermediate: [UInt8]
         /// Bytes after the object.
         package var trailing: [UInt8] = []
     }
@@ -38,7 +41,8 @@ package final class TestAuthenticator: Sendable {
 
     private let root: TestPKICertificate
     private let intermediate: TestPKICertificate
-    private let intermediateDER: [UInt8]
+    /// DER.
+    package let intermediateDER: [UInt8]
     /// The root as a PEM file holds it.
     package let rootPEM: String
 
@@ -52,6 +56,14 @@ package final class TestAuthenticator: Sendable {
         rootPEM = TestPKI.pem(root.der())
     }
 
+    /// As an SDK makes it: the SHA-256 of the challenge's bytes, not of their base64url text. Nothing of the product
+    /// decodes it here, so that a mistake is not made twice.
+    package func clientDataHash(_ challenge: String) -> [UInt8] {
+        let standard = challenge.replacing("-", with: "+").replacing("_", with: "/")
+        let padding = String(repeating: "=", count: (4 - standard.utf8.count % 4) % 4)
+        return SHA256Digest(of: Array(Data(base64Encoded: standard + padding) ?? Data())).bytes
+    }
+
     /// Makes a key and attests it.
     /// - Parameter change: bends the parts.
     package func attest(
@@ -62,8 +74,8 @@ package final class TestAuthenticator: Sendable {
         let keyID = SHA256Digest(of: point).bytes
         var parts = Parts(
             appID: "\(team).\(bundle)", credentialID: keyID, coordinates: point,
-            clientDataHash: SHA256Digest(of: Array(challenge.utf8)).bytes,
-            validity: (nowSeconds - 86_400, nowSeconds + 3 * 86_400))
+            clientDataHash: clientDataHash(challenge),
+            validity: (nowSeconds - 86_400, nowSeconds + 3 * 86_400), intermediate: intermediateDER)
         change(&parts)
         let data = Self.authenticatorData(parts)
         let nonce = SHA256Digest(of: data + parts.clientDataHash).bytes
@@ -76,7 +88,7 @@ package final class TestAuthenticator: Sendable {
         }
         let object =
             Self.map(3) + Self.text("fmt") + Self.text(parts.format) + Self.text("attStmt") + Self.map(2)
-            + Self.text("x5c") + [0x82] + Self.bytes(leaf.der()) + Self.bytes(intermediateDER) + Self.text("receipt")
+            + Self.text("x5c") + [0x82] + Self.bytes(leaf.der()) + Self.bytes(parts.intermediate) + Self.text("receipt")
             + Self.bytes(parts.receipt) + Self.text("authData") + Self.bytes(data) + parts.trailing
         return Attestation(keyID: keyID, object: object)
     }

@@ -4,18 +4,7 @@ import Testing
 
 @testable import Trust
 
-/// SplitMix64: the same mutations on every run.
-private struct Generator: RandomNumberGenerator {
-    var state: UInt64
-
-    mutating func next() -> UInt64 {
-        state &+= 0x9e37_79b9_7f4a_7c15
-        var z = state
-        z = (z ^ z >> 30) &* 0xbf58_476d_1ce4_e5b9
-        z = (z ^ z >> 27) &* 0x94d0_49bb_1331_11eb
-        return z ^ z >> 31
-    }
-
+extension SeededGenerator {
     /// Flips, replaces, inserts, removes, doubles or cuts off some bytes.
     mutating func mutate(_ bytes: [UInt8]) -> [UInt8] {
         var bytes = bytes
@@ -48,7 +37,7 @@ private struct Generator: RandomNumberGenerator {
     }
 
     @Test func noMutationOfTheTextVerifies() {
-        var generator = Generator(state: 1)
+        var generator = SeededGenerator(seed: 1)
         let original = Array(jws.utf8)
         let expectation = TransactionExpectation(bundleID: nil, environments: nil)
         for _ in 0..<4000 {
@@ -61,7 +50,7 @@ private struct Generator: RandomNumberGenerator {
     }
 
     @Test func noMutationOfADecodedPartVerifies() {
-        var generator = Generator(state: 2)
+        var generator = SeededGenerator(seed: 2)
         for round in 0..<3000 {
             var mutated = parts
             mutated[round % 3] = generator.mutate(parts[round % 3])
@@ -71,7 +60,7 @@ private struct Generator: RandomNumberGenerator {
     }
 
     @Test func noMutationOfACertificateVerifies() {
-        var generator = Generator(state: 3)
+        var generator = SeededGenerator(seed: 3)
         let pki = bench.pki
         for round in 0..<1200 {
             var x5c = [pki.leafDER, pki.intermediateDER, pki.rootDER]
@@ -83,7 +72,7 @@ private struct Generator: RandomNumberGenerator {
     }
 
     @Test func noSignedPayloadTrapsTheReader() {
-        var generator = Generator(state: 4)
+        var generator = SeededGenerator(seed: 4)
         var verified = 0
         for _ in 0..<3000 {
             let payload = generator.mutate(parts[1])

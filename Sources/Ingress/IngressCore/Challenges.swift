@@ -30,8 +30,15 @@ package struct Challenges: Sendable {
         return Base64.encode(bytes + proof(of: bytes), .url)
     }
 
-    /// How long a challenge still lives; nil when it is none of ours or its time is over.
-    package func millisecondsLeft(_ challenge: String, nowMilliseconds: Int64) -> Int64? {
+    /// What is known of a challenge that is ours and lives.
+    package struct Issued: Equatable, Sendable {
+        package let millisecondsLeft: Int64
+        /// What a device attests its key with: the SHA-256 of the challenge's bytes, not of their text (sdk-api.md §2).
+        package let clientDataHash: [UInt8]
+    }
+
+    /// Reads one that comes back; nil when it is none of ours or its time is over.
+    package func read(_ challenge: String, nowMilliseconds: Int64) -> Issued? {
         guard let bytes = Base64.decode(Array(challenge.utf8), .url),
             bytes.count == Self.bodyBytes + Self.proofBytes, bytes[0] == Self.version
         else { return nil }
@@ -40,12 +47,8 @@ package struct Challenges: Sendable {
         let end = body[1..<9].reduce(Int64(0)) { $0 << 8 | Int64($1) }
         // Its maker's clock may differ from this one's by a little; one from far ahead has a broken clock behind it.
         guard end > nowMilliseconds, end - nowMilliseconds <= 2 * Self.lifeMilliseconds else { return nil }
-        return end - nowMilliseconds
-    }
-
-    /// What a device attests its key with.
-    package static func clientDataHash(_ challenge: String) -> [UInt8] {
-        SHA256Digest(of: Array(challenge.utf8)).bytes
+        return Issued(
+            millisecondsLeft: end - nowMilliseconds, clientDataHash: SHA256Digest(of: bytes).bytes)
     }
 
     private func proof(of body: [UInt8]) -> [UInt8] {

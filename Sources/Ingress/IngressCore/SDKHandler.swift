@@ -20,7 +20,10 @@ package final class SDKHandler: @unchecked Sendable {
         package var loop: EventLoop
         package var sink: any JobSink
         package var directory: DirectoryWatcher
-        package var drops: DropCounter
+        /// Dropped writes by bundle.
+        package var drops: CountForwarder
+        /// Steps of enrolments.
+        package var enrolments: CountForwarder
         package var addresses: AddressGuard
         package var clients: ClientAddress
         package var addressHash: AddressHash
@@ -31,14 +34,16 @@ package final class SDKHandler: @unchecked Sendable {
         package var limits: CallLimits
 
         package init(
-            loop: EventLoop, sink: any JobSink, directory: DirectoryWatcher, drops: DropCounter,
-            addresses: AddressGuard, clients: ClientAddress, addressHash: AddressHash, log: Log,
+            loop: EventLoop, sink: any JobSink, directory: DirectoryWatcher, drops: CountForwarder,
+            enrolments: CountForwarder, addresses: AddressGuard, clients: ClientAddress, addressHash: AddressHash,
+            log: Log,
             devices: DeviceTokens, challenges: Challenges, asker: Asker, limits: CallLimits
         ) {
             self.loop = loop
             self.sink = sink
             self.directory = directory
             self.drops = drops
+            self.enrolments = enrolments
             self.addresses = addresses
             self.clients = clients
             self.addressHash = addressHash
@@ -213,7 +218,7 @@ package final class SDKHandler: @unchecked Sendable {
                 counters.lastUnavailable = "no app directory"
                 return .unavailable(SDKAnswer.unavailable("the app directory is out of date"))
             }
-            dependencies.drops.count(bundleID: bundleID)
+            dependencies.drops.count(bundleID)
             return .dropped
         }
     }

@@ -105,14 +105,16 @@ struct IngressProcess {
         if settings.durability == .replicated { intake.replicas = settings.replicas }
         let sink = RedisJobSink(loop: loop, client: writes, keys: keys, configuration: intake)
         let directory = DirectoryWatcher(loop: loop, published: PublishedDirectory(client: client, keys: keys))
-        let drops = DropCounter(loop: loop, store: UnresolvedCounts(client: client, keys: keys))
+        let drops = CountForwarder(loop: loop, store: PendingCounts(client: client, key: keys.unresolved))
+        let enrolments = CountForwarder(loop: loop, store: PendingCounts(client: client, key: keys.enrolments))
         // Each loop hears its own answers.
         let asker = Asker(
             loop: loop, client: client, sink: sink, keys: keys, process: "\(context.livenessName).\(index)")
         let devices = DeviceTokens(loop: loop, client: client, keys: keys, asker: asker)
         let handler = SDKHandler(
             SDKHandler.Dependencies(
-                loop: loop, sink: sink, directory: directory, drops: drops, addresses: addresses,
+                loop: loop, sink: sink, directory: directory, drops: drops, enrolments: enrolments,
+                addresses: addresses,
                 clients: ClientAddress(trustedProxies: settings.trustedProxies),
                 addressHash: AddressHash(secret: secret), log: context.log,
                 devices: devices, challenges: Challenges(secret: secret), asker: asker, limits: limits))
@@ -120,8 +122,8 @@ struct IngressProcess {
         http.failure = SDKHandler.failure
         http.maxConnections = max(1, http.maxConnections / loopCount)
         return IngressLoop(
-            loop: loop, sink: sink, directory: directory, drops: drops, devices: devices, asker: asker,
-            handler: handler, http: http)
+            loop: loop, sink: sink, directory: directory, drops: drops, enrolments: enrolments,
+            devices: devices, asker: asker, handler: handler, http: http)
     }
 
     private static func redisHealth(_ clients: [RedisClient]) async -> Health {

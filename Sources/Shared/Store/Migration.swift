@@ -19,6 +19,8 @@ package struct Migration: Equatable, Sendable {
         Migration(number: 1, bytes: PackageResources._01_sql),
         Migration(number: 2, bytes: PackageResources._02_sql),
         Migration(number: 3, bytes: PackageResources._03_sql),
+        Migration(number: 4, bytes: PackageResources._04_sql),
+        Migration(number: 5, bytes: PackageResources._05_sql),
     ]
 }
 

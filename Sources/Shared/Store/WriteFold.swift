@@ -1,8 +1,8 @@
 internal import Bytes
 internal import Wire
 
-/// A batch folded: each key once, everything joined.
-struct WriteFold {
+/// A batch folded: each key once, everything joined. Plain values; nothing waits.
+package struct WriteFold {
     private(set) var customers: [UUIDv8: CustomerFold] = [:]
     private(set) var purchases: [PurchaseKey: PurchaseFold] = [:]
     private(set) var ownerWrites: [OwnerWriteKey: OwnerWriteFold] = [:]
@@ -10,6 +10,8 @@ struct WriteFold {
     /// The latest hour in which each device wrote, microseconds since 1970.
     private(set) var devices: [DeviceName: Int64] = [:]
     private(set) var lineageMismatches = 0
+
+    package var customerCount: Int { customers.count }
 
     struct DeviceName: Hashable {
         let organization: String
@@ -20,7 +22,8 @@ struct WriteFold {
     /// same whatever the order.
     private static let hourMicroseconds: Int64 = 3_600_000_000
 
-    init(_ writes: [StampedWrite]) {
+    /// - Parameter writes: in any order, with any repetition.
+    package init(_ writes: [StampedWrite]) {
         customers.reserveCapacity(writes.count)
         for write in writes {
             switch write.content {

@@ -27,7 +27,9 @@ package enum SDKLimits {
     package static let deviceTokenCharacters = 43
     /// A key identifier of App Attest is a SHA-256.
     package static let keyIDBytes = 32
-    /// Challenges have 68 characters; longer text is none of ours.
+    /// An attestation object; real ones have 5.2 to 5.7 KB.
+    package static let attestationBytes = 32_768
+    /// Challenges have 55 characters; longer text is none of ours.
     package static let challengeBytes = 128
     /// Apps of one organization that share a bundle id, one for each team: more than anybody has.
     package static let candidates = 16

@@ -1,4 +1,5 @@
 import Foundation
+import TestSupport
 
 /// How long, how hard and in which order: from the environment, so that one form fits into `make test` and another may
 /// run for hours.
@@ -33,14 +34,16 @@ struct ChaosPlan: Sendable {
     var mostMinutes: Int { 5 + (seconds + kinds.count * outageSeconds * 2) / 60 }
 
     /// All faults in random order, then one at a time at random, for ever.
-    func faults() -> some IteratorProtocol<Fault> & Sendable { Order(generator: SplitMix(state: seed), kinds: kinds) }
+    func faults() -> some IteratorProtocol<Fault> & Sendable {
+        Order(generator: SeededGenerator(seed: seed), kinds: kinds)
+    }
 
     private struct Order: IteratorProtocol, Sendable {
-        var generator: SplitMix
+        var generator: SeededGenerator
         let kinds: [Fault]
         var left: [Fault]
 
-        init(generator: SplitMix, kinds: [Fault]) {
+        init(generator: SeededGenerator, kinds: [Fault]) {
             self.generator = generator
             self.kinds = kinds
             left = kinds
@@ -49,18 +52,6 @@ struct ChaosPlan: Sendable {
         mutating func next() -> Fault? {
             guard !left.isEmpty else { return kinds.randomElement(using: &generator) }
             return left.remove(at: Int.random(in: left.indices, using: &generator))
-        }
-    }
-
-    /// SplitMix64 (Steele, Lea, Flood 2014): the same numbers for the same seed on every machine.
-    private struct SplitMix: RandomNumberGenerator, Sendable {
-        var state: UInt64
-        mutating func next() -> UInt64 {
-            state &+= 0x9E37_79B9_7F4A_7C15
-            var mixed = state
-            mixed = (mixed ^ (mixed >> 30)) &* 0xBF58_476D_1CE4_E5B9
-            mixed = (mixed ^ (mixed >> 27)) &* 0x94D0_49BB_1331_11EB
-            return mixed ^ (mixed >> 31)
         }
     }
 }

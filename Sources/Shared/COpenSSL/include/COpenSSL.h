@@ -16,6 +16,16 @@ int copenssl_random(uint8_t *out, uint64_t length);
 /// 1 when both ranges hold the same bytes; the time taken tells nothing of where they differ.
 int copenssl_equal(const uint8_t *a, const uint8_t *b, uint64_t length);
 
+/// AES-256-GCM (NIST SP 800-38D). `out` takes `length` bytes; `context` is bound to the text and not kept. 1 on success,
+/// 0 when memory ran out or a range is over 2 GiB.
+int copenssl_aes256gcm_seal(
+    const uint8_t key[32], const uint8_t nonce[12], const uint8_t *context, uint64_t context_length,
+    const uint8_t *text, uint64_t length, uint8_t *out, uint8_t tag[16]);
+/// The other way; 0 also when the tag is not of this key, nonce, context and text: `out` is worthless then.
+int copenssl_aes256gcm_open(
+    const uint8_t key[32], const uint8_t nonce[12], const uint8_t *context, uint64_t context_length,
+    const uint8_t *text, uint64_t length, const uint8_t tag[16], uint8_t *out);
+
 /// One parsed X.509 certificate. Made by copenssl_certificate_parse, owned by the caller, immutable: any number of
 /// threads may read one at once.
 typedef struct copenssl_certificate copenssl_certificate;
@@ -48,6 +58,14 @@ void copenssl_root_free(copenssl_root *root);
 /// of another length, -2 when memory ran out, else OpenSSL's X509_V_ERR number.
 int copenssl_root_verify(
     const copenssl_root *root, const copenssl_certificate *leaf, const copenssl_certificate *intermediate);
+/// An intermediate that copenssl_root_verify has found good, trusted by itself from now on, so that its own signature is
+/// not checked anew for each leaf. Only for one under a root without name constraints: those are not looked at here.
+/// Immutable: any number of threads at once.
+typedef struct copenssl_issuer copenssl_issuer;
+copenssl_issuer *copenssl_issuer_create(const copenssl_certificate *certificate);
+void copenssl_issuer_free(copenssl_issuer *issuer);
+/// Whether the issuer signed this leaf, with all that copenssl_root_verify checks of a leaf; results as there.
+int copenssl_issuer_verify(const copenssl_issuer *issuer, const copenssl_certificate *leaf);
 /// OpenSSL's fixed English words for a result of copenssl_root_verify.
 const char *copenssl_root_error(int result);
 
