@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help run test chaos bench-queue bench-enrolment bench-instructions cluster-test fuzz fuzz-merge lint build \
+.PHONY: help run test chaos bench-queue bench-enrolment bench-instructions cluster-test fuzz fuzz-merge sanitize lint build \
     setup clean clean-data
 
 help: ## List these commands.
@@ -21,6 +21,8 @@ help: ## List these commands.
 	@echo '  RATCHET_FUZZ_ONLY     only these targets, with commas between'
 	@echo '  RATCHET_FUZZ_JOBS     targets at a time (the number of processors)'
 	@echo '  RATCHET_FUZZ_INPUT    make fuzz only runs this file or folder through the target of RATCHET_FUZZ_ONLY'
+	@echo '  RATCHET_SANITIZE      thread or address: make sanitize with that alone'
+	@echo '  RATCHET_SANITIZE_ONLY         only tests whose names match this regular expression'
 
 run: setup ## Start all of Ratchet with a private Redis and Postgres; Ctrl-C stops it.
 	@exec python3 deploy/dev/run.py
@@ -60,6 +62,9 @@ fuzz: setup ## Fuzz the readers of outside bytes; what breaks one is kept below 
 
 fuzz-merge: setup ## Take what make fuzz has found on its way into Tests/Fuzz/Corpus, reduced.
 	@exec python3 deploy/dev/fuzz.py --merge
+
+sanitize: setup ## Run the tests under the thread and the address sanitizer (undefined behaviour, leaks too).
+	@exec deploy/dev/sanitize.sh
 
 lint: ## Check the format of Swift, the syntax of scripts, and the headers of the C targets.
 	@exec deploy/dev/lint.sh
