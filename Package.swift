@@ -143,7 +143,12 @@ let package = Package(
                 "Wire",
             ]),
         tests("Conformance", ["EventLoop", "HTTP"]),
-        tests("EndToEnd", ["EventLoop", "Jobs", "Postgres", "Redis", "RedisQueue", "Service", "Store", "Wire"]),
+        tests(
+            "EndToEnd",
+            [
+                "Bytes", "EventLoop", "HTTPClient", "Jobs", "Postgres", "Redis", "RedisQueue", "Service", "Store",
+                "Wire",
+            ]),
     ],
     cLanguageStandard: .c17,
     cxxLanguageStandard: .cxx17
