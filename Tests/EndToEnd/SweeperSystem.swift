@@ -101,7 +101,8 @@ final class SweeperSystem: Sendable {
         while try await pending() > 0 {
             guard loop.time.monotonicNanoseconds < end else {
                 let tails = sweepers.map { $0.lines.suffix(5).joined(separator: "\n") }.joined(separator: "\n")
-                throw RatchetProcess.Failure(description: "tokens are pending for ever: \(try await pending())\n\(tails)")
+                throw RatchetProcess.Failure(
+                    description: "tokens are pending for ever: \(try await pending())\n\(tails)")
             }
             await loop.sleep(milliseconds: 100)
         }
