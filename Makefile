@@ -1,5 +1,6 @@
 .DEFAULT_GOAL := help
-.PHONY: help run test chaos chaos-adservices bench-queue bench-adservices cluster-test lint build setup clean clean-data
+.PHONY: help run test chaos chaos-adservices bench-queue bench-adservices bench-enrolment bench-instructions \
+    cluster-test fuzz fuzz-merge lint build setup clean clean-data
 
 help: ## List these commands.
 	@echo 'Ratchet. Commands:'
@@ -16,6 +17,10 @@ help: ## List these commands.
 	@echo '  RATCHET_CHAOS_SEED            order of the faults in make chaos (random, printed)'
 	@echo '  RATCHET_CHAOS_ONLY            only faults with this text in their names'
 	@echo '  RATCHET_CHAOS_REPORT          file that make chaos writes its table to'
+	@echo '  RATCHET_FUZZ_SECONDS  seconds for each target of make fuzz (60)'
+	@echo '  RATCHET_FUZZ_ONLY     only these targets, with commas between'
+	@echo '  RATCHET_FUZZ_JOBS     targets at a time (the number of processors)'
+	@echo '  RATCHET_FUZZ_INPUT    make fuzz only runs this file or folder through the target of RATCHET_FUZZ_ONLY'
 
 run: setup ## Start all of Ratchet with a private Redis and Postgres; Ctrl-C stops it.
 	@exec python3 deploy/dev/run.py
@@ -32,7 +37,7 @@ chaos: setup ## Break everything at random for 20 minutes under load, and print 
 cluster-test: setup ## The binaries on a Redis Cluster and with Sentinel: servers killed, frozen, moved.
 	swift build --build-tests --explicit-target-dependency-import-check error
 	RATCHET_CLUSTER_TEST=1 swift test --skip-build --explicit-target-dependency-import-check error --no-parallel \
-	    --filter EndToEnd.ClusterTests
+	    --filter 'EndToEnd.ClusterTests|onACluster'
 
 bench-queue: setup ## Measure the queue with a million jobs waiting: scripts, memory, ratchet queues, a live job.
 	swift build --build-tests --explicit-target-dependency-import-check error
@@ -48,6 +53,23 @@ bench-adservices: build ## Measure the sweep with a million tokens pending: clai
 	swift build --build-tests --explicit-target-dependency-import-check error
 	RATCHET_BIN_DIR=.build/release RATCHET_BENCH_ADSERVICES=$${RATCHET_BENCH_ADSERVICES:-1000000} \
 	    swift test --skip-build --explicit-target-dependency-import-check error --no-parallel --filter SweeperBench
+
+bench-enrolment: setup ## Measure, optimized: attestations a core judges beside openssl speed, the cost of a token check.
+	swift build -c release -Xswiftc -enable-testing --build-tests --scratch-path .build/bench \
+	    --explicit-target-dependency-import-check error
+	openssl speed -seconds 3 ecdsap384 2>/dev/null | tail -n 2
+	RATCHET_BENCH_ENROLMENT=1 swift test -c release -Xswiftc -enable-testing --skip-build --scratch-path .build/bench \
+	    --explicit-target-dependency-import-check error --no-parallel --filter 'EnrolmentBench|TokenBench'
+	openssl speed -seconds 3 ecdsap384 2>/dev/null | tail -n 2
+
+bench-instructions: setup ## Count the instructions of the hot paths; fails when one grew by more than 5 %.
+	@exec python3 deploy/dev/instructions.py
+
+fuzz: setup ## Fuzz the readers of outside bytes; what breaks one is kept below .build/fuzz/crashes.
+	@exec python3 deploy/dev/fuzz.py
+
+fuzz-merge: setup ## Take what make fuzz has found on its way into Tests/Fuzz/Corpus, reduced.
+	@exec python3 deploy/dev/fuzz.py --merge
 
 lint: ## Check the format of Swift, the syntax of scripts, and the headers of the C targets.
 	@exec deploy/dev/lint.sh

@@ -35,6 +35,25 @@ func tests(_ name: String, _ dependencies: [Target.Dependency], path: String? = 
         name: name, dependencies: dependencies + ["TestSupport"], path: path ?? "Tests/\(name)", swiftSettings: strict)
 }
 
+/// Runs hot paths for `make bench-instructions`; no other build sees it.
+let instructions: [Target] =
+    Context.environment["RATCHET_INSTRUCTIONS"] == "1"
+    ? [
+        .executableTarget(
+            name: "InstructionPaths", dependencies: ["HTTP", "JSON", "Store", "TestSupport", "Trust", "Wire"],
+            path: "Tests/Instructions", exclude: ["recorded.json"], swiftSettings: strict)
+    ] : []
+
+/// The fuzzer's executable has libFuzzer's `main`, which only a build with `--sanitize fuzzer` links: `make fuzz` asks
+/// for it, and no other build sees it.
+let fuzzing: [Target] =
+    Context.environment["RATCHET_FUZZ"] == "1"
+    ? [
+        .executableTarget(
+            name: "FuzzMain", dependencies: ["FuzzTargets"], path: "Tests/Fuzz/FuzzMain",
+            swiftSettings: strict + [.unsafeFlags(["-parse-as-library"])])
+    ] : []
+
 let package = Package(
     name: "ratchet",
     products: [
@@ -74,7 +93,7 @@ let package = Package(
             ["Bytes", "EventLoop", "HTTP", "JSON", "Jobs", "RedisQueue", "Service", "Wire"]),
         group(
             "Ingress", "IngressMain",
-            ["Bytes", "EventLoop", "HTTP", "IngressCore", "Redis", "RedisQueue", "Service"], main: true),
+            ["Bytes", "EventLoop", "HTTP", "IngressCore", "Redis", "RedisQueue", "Service", "Wire"], main: true),
         group("Workers", "WorkerCore", ["EventLoop", "Jobs", "Redis", "RedisQueue", "Service"]),
         group(
             "Workers", "Verifier",
@@ -100,7 +119,7 @@ let package = Package(
                 "Bytes", "EventLoop", "JSON", "Jobs", "Postgres", "Redis", "RedisQueue", "Service", "Store", "Trust",
                 "Wire",
             ]),
-        group("Ops", "CLI", ["Bytes", "EventLoop", "OpsCore", "RedisQueue", "Service"], main: true),
+        group("Ops", "CLI", ["Bytes", "EventLoop", "OpsCore", "RedisQueue", "Service", "Store"], main: true),
 
         .target(
             name: "CTestPKI", path: "Tests/Support/CTestPKI", linkerSettings: [.linkedLibrary("crypto")]),
@@ -108,13 +127,17 @@ let package = Package(
             name: "TestSupport",
             dependencies: ["Bytes", "COpenSSL", "CTestPKI", "EventLoop", "Postgres", "Redis", "Store", "Wire"],
             path: "Tests/Support", exclude: ["CTestPKI"], swiftSettings: strict),
+        .target(
+            name: "FuzzTargets", dependencies: ["Bytes", "HTTP", "JSON", "Jobs", "Trust", "Wire"],
+            path: "Tests/Fuzz/FuzzTargets", resources: [.embedInCode("Fixtures")], swiftSettings: strict),
+        tests("FuzzCorpusTests", ["Bytes", "FuzzTargets", "Wire"], path: "Tests/Fuzz/FuzzCorpusTests"),
         tests("BytesTests", ["Bytes"]),
-        tests("WireTests", ["Bytes", "JSON", "Wire"]),
+        tests("WireTests", ["Bytes", "FuzzTargets", "JSON", "Wire"]),
         tests("JobsTests", ["Jobs"]),
         tests("EventLoopTests", ["EventLoop"]),
         tests("HTTPClientTests", ["EventLoop", "HTTPClient"]),
         tests("AppleAdsTests", ["AppleAds", "JSON"]),
-        tests("HTTPTests", ["EventLoop", "HTTP"]),
+        tests("HTTPTests", ["EventLoop", "FuzzTargets", "HTTP"]),
         tests("RedisTests", ["EventLoop", "Redis"]),
         tests("PostgresTests", ["EventLoop", "Postgres"]),
         tests("TrustTests", ["Bytes", "JSON", "Trust", "Wire"]),
@@ -149,7 +172,7 @@ let package = Package(
                 "Bytes", "EventLoop", "HTTPClient", "Jobs", "Postgres", "Redis", "RedisQueue", "Service", "Store",
                 "Wire",
             ]),
-    ],
+    ] + fuzzing + instructions,
     cLanguageStandard: .c17,
     cxxLanguageStandard: .cxx17
 )

@@ -3,6 +3,7 @@ import EventLoop
 import Foundation
 import Postgres
 import Redis
+import RedisQueue
 import Service
 import Store
 import TestSupport
@@ -17,7 +18,7 @@ import Wire
     private struct Bench {
         let system: RunningSystem
         let authenticator: TestAuthenticator
-        let http: RawHTTPClient
+        var http: RawHTTPClient
 
         func post(_ path: String, _ body: String, token: String? = nil) async throws -> (status: Int, text: String) {
             let authorization = token.map { "Authorization: Bearer \($0)\r\n" } ?? ""
@@ -73,11 +74,15 @@ import Wire
             }
         }
 
-        func devices() async throws -> [DeviceRecord] {
-            try await system.loop.run { [system] in
-                try await system.postgres.withConnection { connection throws(PostgresError) in
-                    try await Devices.list(organization: "demo", connection)
-                }
+        func store<Value: Sendable>(
+            _ body: @escaping @Sendable (PostgresConnection) async throws(PostgresError) -> Value
+        ) async throws -> Value {
+            try await system.loop.run { [system] in try await system.postgres.withConnection(body) }
+        }
+
+        func devices(_ organization: String = "demo") async throws -> [DeviceRecord] {
+            try await store { connection throws(PostgresError) in
+                try await Devices.list(organization: organization, connection)
             }
         }
     }
@@ -87,9 +92,11 @@ import Wire
         return object?[name] as? String
     }
 
-    private func run(_ body: (Bench) async throws -> Void) async throws {
+    private func run(
+        _ layout: RunningSystem.Layout = .init(), _ body: (Bench) async throws -> Void
+    ) async throws {
         let authenticator = TestAuthenticator()
-        let system = try await RunningSystem.start(extraRoots: authenticator.rootPEM)
+        let system = try await RunningSystem.start(extraRoots: authenticator.rootPEM, layout)
         do {
             let http = try await RawHTTPClient.connect(host: "127.0.0.1", port: system.port)
             try await body(Bench(system: system, authenticator: authenticator, http: http))
@@ -124,11 +131,9 @@ import Wire
                 try await bench.identify("user_2", token: token) == 200
             }
 
-            let revoked = try await bench.system.loop.run { [system = bench.system] in
-                try await system.postgres.withConnection { connection throws(PostgresError) in
-                    try await Devices.revoke(
-                        organization: "demo", id: device.id, actor: "test", nowMicroseconds: 1, connection)
-                }
+            let revoked = try await bench.store { connection throws(PostgresError) in
+                try await Devices.revoke(
+                    organization: "demo", id: device.id, actor: "test", nowMicroseconds: 1, connection)
             }
             #expect(revoked?.isNew == true)
             let began = bench.system.loop.time.monotonicNanoseconds
@@ -255,20 +260,157 @@ import Wire
                 try await bench.post("attest", bench.body(attestation, challenge)).status == 200
             }
 
-            try await bench.system.loop.run { [system = bench.system] in
-                try await system.postgres.withConnection { connection throws(PostgresError) in
+            // Another organization's app of another team is told apart by what Apple attests.
+            try await bench.store { connection throws(PostgresError) in
+                for (id, team) in [("other", "ZZZZZ99999"), ("third", Self.team)] {
                     _ = try await Organizations.create(
-                        id: "other", name: "Other", actor: "test", nowMicroseconds: 1, connection)
+                        id: id, name: id, actor: "test", nowMicroseconds: 1, connection)
+                    guard id == "other" else { continue }
                     _ = try await Apps.connect(
-                        organization: "other", store: .appStore, bundleID: Workload.bundle, teamID: Self.team,
-                        actor: "test", nowMicroseconds: 1, connection)
+                        organization: id, store: .appStore, bundleID: Workload.bundle, teamID: team, actor: "test",
+                        nowMicroseconds: 1, connection)
                 }
             }
-            let next = try await bench.challenge()
-            let body = bench.body(bench.attestation(next), next)
-            try await bench.eventually("two organizations are ambiguous") {
-                try await bench.post("attest", body).status == 409
+            // Once the ingress knows of it, a write without a token is nobody's.
+            try await bench.eventually("the directory is published") {
+                try await bench.post("identify", #"{"appUserId":"u","bundleId":"\#(Workload.bundle)"}"#).text
+                    .contains(#""stored":false"#)
+            }
+            let token = try await bench.enrol()
+            let foreign = try await bench.challenge()
+            let theirs = bench.authenticator.attest(
+                challenge: foreign, team: "ZZZZZ99999", bundle: Workload.bundle,
+                nowSeconds: SystemTime().wallMilliseconds / 1000)
+            #expect(try await bench.post("attest", bench.body(theirs, foreign)).status == 200)
+            #expect(try await bench.devices().count == 2)
+            #expect(try await bench.devices("other").count == 1)
+            #expect(try await bench.identify("user_7", token: token) == 200)
+            try await bench.eventually("the token says whose the write is") {
+                try await bench.system.customer("user_7")?.attested == true
+            }
+
+            // One of the same team is not.
+            try await bench.store { connection throws(PostgresError) in
+                _ = try await Apps.connect(
+                    organization: "third", store: .appStore, bundleID: Workload.bundle, teamID: Self.team,
+                    actor: "test", nowMicroseconds: 1, connection)
+            }
+            try await bench.eventually("two organizations of one team are ambiguous") {
+                let next = try await bench.challenge()
+                let answer = try await bench.post("attest", bench.body(bench.attestation(next), next))
+                return answer.status == 409 && Self.member("error", of: answer.text) == "ambiguous_app"
             }
         }
     }
+
+    /// sdk.md 46, 47 and 48, what the server can show of them: writes pass while enrolment fails and say why; the same
+    /// key enrols once the cause is mended; a token outlives its key.
+    @Test(.timeLimit(.minutes(3))) func aRefusedDeviceWritesOnAndEnrolsOnceTheCauseIsMended() async throws {
+        try await run { bench in
+            let key = TestPKIKey(.p256)
+            func attempt() async throws -> (status: Int, text: String) {
+                let challenge = try await bench.challenge()
+                let made = bench.attestation(challenge, key: key) {
+                    $0.environmentID = Array("appattestdevelop".utf8)
+                }
+                return try await bench.post("attest", bench.body(made, challenge))
+            }
+            for _ in 0..<3 {
+                let refused = try await attempt()
+                #expect(refused.status == 401 && refused.text.contains("wrong_environment"))
+            }
+            let write = try await bench.http.exchange(
+                "POST /api/sdk/v1/identify HTTP/1.1\r\nHost: x\r\nX-RevenueHog-Unattested: enroll-failed\r\n"
+                    + Self.sized(#"{"appUserId":"user_46","bundleId":"\#(Workload.bundle)"}"#))
+            #expect(write.status == 200)
+            try await bench.eventually("the reason is stored") {
+                try await bench.system.customer("user_46")?.lastWrite.reason == "enroll-failed"
+            }
+
+            let app = try #require(
+                try await bench.store { connection throws(PostgresError) in
+                    try await Apps.list(organization: "demo", connection).first { $0.bundleID == Workload.bundle }?.id
+                })
+            try await bench.store { connection throws(PostgresError) in
+                _ = try await Apps.setDevelopment(
+                    organization: "demo", app: app, allowed: true, actor: "test", nowMicroseconds: 1, connection)
+            }
+            var token: String?
+            try await bench.eventually("the same key enrols") {
+                let answer = try await attempt()
+                if answer.status == 200 { token = Self.member("deviceToken", of: answer.text) }
+                return answer.status == 200
+            }
+            let old = try #require(token)
+            #expect(try await bench.devices().map(\.environment) == ["development"])
+
+            // Installed anew: the key is gone, the token is not, and a new key is a new device.
+            #expect(try await bench.identify("user_48", token: old) == 200)
+            let new = try await bench.enrol()
+            #expect(try await bench.devices().count == 2)
+            #expect(try await bench.identify("user_48", token: old) == 200)
+            #expect(try await bench.identify("user_48", token: new) == 200)
+
+            // sdk.md 78: how far each got is in the store.
+            try await bench.eventually("the funnel is stored") {
+                let sums = try await bench.store { connection throws(PostgresError) in
+                    try await EnrolmentCounts.sums(
+                        organization: "demo", bundleID: Workload.bundle, firstDay: 0, connection
+                    ).map { "\($0.what.step.rawValue) \($0.what.reason) \($0.times)" }
+                }
+                return sums.contains("enrolled  2")
+                    && sums.contains { $0.hasPrefix("refused wrong_environment") }
+            }
+        }
+    }
+
+    /// Tokens, challenges and the organization's limit live on partitions of their own; the primary that knew the token
+    /// is killed. Part of `make cluster-test`.
+    @Test(
+        .enabled(if: ProcessInfo.processInfo.environment["RATCHET_CLUSTER_TEST"] != nil), .timeLimit(.minutes(5)))
+    func onAClusterDevicesEnrolAndStayKnownThroughAFailover() async throws {
+        let cluster = try await TestRedisCluster.start(
+            TestRedis.Options(appendOnly: true, maxMemory: "512mb"), nodeTimeoutMilliseconds: 2000)
+        var layout = RunningSystem.Layout()
+        layout.redis = (cluster.nodes[0], cluster.address, cluster.url)
+        layout.environment = [
+            "RATCHET_DURABILITY": "everysec", "RATCHET_INGRESS_PORT": String(try LoopbackPort.lasting()),
+        ]
+        try await run(layout) { first in
+            var bench = first
+            var tokens: [String] = []
+            for _ in 0..<8 { tokens.append(try await bench.enrol()) }
+            let challenge = try await bench.challenge()
+            let call = bench.body(bench.attestation(challenge), challenge)
+            #expect(try await bench.post("attest", call).status == 200)
+            let other = try await bench.post("attest", bench.body(bench.attestation(challenge), challenge))
+            #expect(other.status == 401 && Self.member("error", of: other.text) == "challenge_failed")
+            for (index, token) in tokens.enumerated() {
+                #expect(try await bench.identify("user_\(index)", token: token) == 200)
+            }
+            // An ingress that was started anew has nothing in memory.
+            await bench.system.ingress.stop()
+            try await bench.system.ingress.start(untilItSays: "\"listening\"")
+            bench.http = try await RawHTTPClient.connect(host: "127.0.0.1", port: bench.system.port)
+            let hash = SHA256Digest(of: Array(tokens[0].utf8)).bytes
+            let victim = try await cluster.primary(of: bench.system.keys.device(hash))
+            await victim.stop()
+            try await bench.eventually("every token is known again") {
+                for token in tokens where try await bench.identify("user_9", token: token) != 200 { return false }
+                return true
+            }
+            let oldest = try #require(try await bench.devices().last)
+            _ = try await bench.store { connection throws(PostgresError) in
+                try await Devices.revoke(
+                    organization: "demo", id: oldest.id, actor: "test", nowMicroseconds: 1, connection)
+            }
+            try await bench.eventually("a revocation is told to all") {
+                try await bench.identify("user_0", token: tokens[0]) == 401
+            }
+            #expect(try await bench.identify("user_1", token: tokens[1]) == 200)
+        }
+        await cluster.remove()
+    }
+
+    private static func sized(_ body: String) -> String { "Content-Length: \(body.utf8.count)\r\n\r\n\(body)" }
 }

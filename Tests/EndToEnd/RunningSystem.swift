@@ -251,7 +251,7 @@ final class RunningSystem: Sendable {
 
     func counts() async throws -> Counts {
         try await loop.run { [postgres, client, keys] in
-            let waiting = try await UnresolvedCounts(client: client, keys: keys).all().count
+            let waiting = try await PendingCounts(client: client, key: keys.unresolved).all().count
             return try await postgres.withConnection { connection throws(PostgresError) in
                 func count(_ sql: String) async throws(PostgresError) -> Int {
                     Int(try await connection.query("SELECT (\(sql))::bigint AS n").first?.int64("n") ?? 0)

@@ -1,3 +1,4 @@
+import EventLoop
 import IngressCore
 import Redis
 import RedisQueue
@@ -51,6 +52,36 @@ import Testing
             // Other tests use the same server: only keys of this rig count.
             let keys = try await rig.command(["KEYS", .text(rig.keys.prefix + "used:*")])
             #expect(keys.elements?.isEmpty == true)
+        }
+    }
+
+    /// sdk.md 78: the counters by step are what finds an integration whose challenges pass and whose exchanges don't.
+    @Test func everyStepOfAnEnrolmentIsCountedByAppAndReason() async throws {
+        try await IngressRig.run { rig in
+            let call: @Sendable (String, String) async throws -> RawHTTPClient.Response = { path, body in
+                try await rig.connect().exchange(
+                    "POST /api/sdk/v1/\(path) HTTP/1.1\r\nHost: x\r\nContent-Length: \(body.utf8.count)\r\n\r\n\(body)")
+            }
+            let attest: @Sendable (String, String) async throws -> Int = { bundle, challenge in
+                try await call(
+                    "attest",
+                    #"{"keyId":"\#(String(repeating: "A", count: 43))=","attestation":"oA==","challenge":"\#(challenge)","#
+                        + #""bundleId":"\#(bundle)"}"#
+                ).status
+            }
+            for _ in 0..<3 { #expect(try await call("attest/challenge", "").status == 200) }
+            #expect(try await attest(IngressRig.bundle, "nonsense") == 401)
+            let part = rig.parts[0]
+            let issued = Challenges(secret: Array(IngressRig.secret.utf8))
+            let challenge = { issued.make(nowMilliseconds: part.loop.time.wallMilliseconds) }
+            #expect(try await attest("com.example.nobody", challenge()) == 404)
+            try await part.loop.run { await part.ingress.enrolments.flush() }
+            let counts = try await rig.enrolments()
+            #expect(
+                counts == [
+                    "||challenged|": 3, "demo|\(IngressRig.bundle)|attempted|": 1,
+                    "demo|\(IngressRig.bundle)|refused|challenge": 1, "||attempted|": 1, "||not_connected|": 1,
+                ])
         }
     }
 }

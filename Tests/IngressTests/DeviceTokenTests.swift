@@ -89,6 +89,32 @@ import Wire
         }
     }
 
+    /// Whatever is wrong with a token, the answer is the same to the byte, and repeats nothing of what was sent.
+    @Test func allRefusedTokensLookAlike() async throws {
+        try await IngressRig.run { rig in
+            let revoked = try await liveToken(rig)
+            try await revoke(rig, revoked)
+            let orphan = try await liveToken(
+                rig,
+                DeviceFacts(
+                    organization: "demo", appID: "app_00000000000000000000000f", deviceID: Self.facts.deviceID))
+            let foreign = try await liveToken(
+                rig, DeviceFacts(organization: "other", appID: IngressRig.demo.id, deviceID: Self.facts.deviceID))
+            var answers: Set<String> = []
+            for value in [
+                "Bearer \(IngressRig.nobodysToken)", "Bearer \(revoked)", "Bearer \(orphan)", "Bearer \(foreign)",
+                "Bearer", "Bearer dt_x", "Basic \(revoked)", "Bearer <script>\(revoked)", "",
+            ] {
+                let response = try await rig.identify(
+                    IngressRig.identifyBody("u"), [("Authorization", value)])
+                let headers = response.headers.filter { !["x-request-id", "date"].contains($0.name.lowercased()) }
+                answers.insert("\(response.status) \(headers) \(response.text)")
+            }
+            #expect(answers.count == 1, "\(answers)")
+            #expect(answers.first?.hasPrefix("401 ") == true)
+        }
+    }
+
     /// The message of a revocation got lost: memory ends by itself, and Redis knows.
     @Test func aLostMessageHoldsForAMinuteAtTheMost() async throws {
         let time = ManualTime()

@@ -82,19 +82,19 @@ import Wire
             // Nothing can be handed over, and what waits stays bounded: what comes back joins what came meanwhile.
             rig.redis.freeze()
             let flushing = try await part.loop.run {
-                for number in 0..<1500 { drops.count(bundleID: "made.up.0.\(number)") }
+                for number in 0..<1500 { drops.count("made.up.0.\(number)") }
                 return part.loop.spawn { await drops.flush() }
             }
             // A look at the directory may hang there too.
             try await rig.wait("the counts did not leave") { try await part.loop.run { part.client.inFlight >= 1 } }
             try await part.loop.run {
-                for number in 0..<1500 { drops.count(bundleID: "made.up.1.\(number)") }
+                for number in 0..<1500 { drops.count("made.up.1.\(number)") }
             }
             await rig.redis.stop()
             await flushing.value
             for round in 2..<5 {
                 try await part.loop.run {
-                    for number in 0..<1500 { drops.count(bundleID: "made.up.\(round).\(number)") }
+                    for number in 0..<1500 { drops.count("made.up.\(round).\(number)") }
                     await drops.flush()
                 }
             }
@@ -112,7 +112,7 @@ import Wire
             // Rounds that do reach Redis are bounded there.
             for round in 5..<20 {
                 try await part.loop.run {
-                    for number in 0..<1000 { drops.count(bundleID: "made.up.\(round).\(number)") }
+                    for number in 0..<1000 { drops.count("made.up.\(round).\(number)") }
                     await drops.flush()
                 }
             }

@@ -138,17 +138,20 @@ struct IngressRig: Sendable {
         intake.timeoutMilliseconds = options.acceptTimeoutMilliseconds
         let sink = RedisJobSink(loop: loop, client: client, keys: keys, configuration: intake)
         let directory = DirectoryWatcher(loop: loop, published: PublishedDirectory(client: client, keys: keys))
-        let drops = DropCounter(loop: loop, store: UnresolvedCounts(client: client, keys: keys))
+        let drops = CountForwarder(loop: loop, store: PendingCounts(client: client, key: keys.unresolved))
+        let enrolments = CountForwarder(loop: loop, store: PendingCounts(client: client, key: keys.enrolments))
         let asker = Asker(
             loop: loop, client: client, sink: sink, keys: keys, process: "rig-\(UUID().uuidString.prefix(8))")
         let devices = DeviceTokens(loop: loop, client: client, keys: keys, asker: asker)
         let handler = SDKHandler(
             SDKHandler.Dependencies(
-                loop: loop, sink: sink, directory: directory, drops: drops, addresses: addresses,
+                loop: loop, sink: sink, directory: directory, drops: drops, enrolments: enrolments,
+                addresses: addresses,
                 clients: ClientAddress(trustedProxies: options.trustedProxies),
                 addressHash: AddressHash(secret: Array(secret.utf8)),
                 log: Log(process: "test", level: .error, time: SystemTime(), sink: MemoryLogSink()),
-                devices: devices, challenges: Challenges(secret: Array(secret.utf8)), asker: asker,
+                devices: devices, challenges: Challenges(secret: Array(secret.utf8)),
+                sealer: AdServicesToken.sealer(secret: Array(secret.utf8)), asker: asker,
                 limits: CallLimits(
                     unattestedPerMinute: options.unattestedPerMinute, attestedPerMinute: options.attestedPerMinute,
                     challenges: AddressGuard(perMinute: options.challengePerMinute),
@@ -156,8 +159,8 @@ struct IngressRig: Sendable {
         var http = options.http
         http.failure = SDKHandler.failure
         return IngressLoop(
-            loop: loop, sink: sink, directory: directory, drops: drops, devices: devices, asker: asker,
-            handler: handler, http: http)
+            loop: loop, sink: sink, directory: directory, drops: drops, enrolments: enrolments,
+            devices: devices, asker: asker, handler: handler, http: http)
     }
 
     private func close() async {
@@ -187,7 +190,16 @@ struct IngressRig: Sendable {
 
     /// Counts of dropped writes that have reached Redis.
     func unresolved() async throws -> [String: Int64] {
-        try await control.loop.run { try await UnresolvedCounts(client: control, keys: keys).all() }
+        try await control.loop.run { try await PendingCounts(client: control, key: keys.unresolved).all() }
+    }
+
+    /// Steps of enrolments that have reached Redis, without their day.
+    func enrolments() async throws -> [String: Int64] {
+        let counts = try await control.loop.run {
+            try await PendingCounts(client: control, key: keys.enrolments).all()
+        }
+        return Dictionary(
+            counts.map { (String($0.key.drop { $0 != "|" }.dropFirst()), $0.value) }, uniquingKeysWith: +)
     }
 
     @discardableResult
@@ -272,6 +284,12 @@ struct IngressRig: Sendable {
         try await post(SDKHandler.attributePath, body, headers, part: part)
     }
 
+    func adServices(
+        _ body: String, _ headers: [(String, String)] = [], part: Int = 0
+    ) async throws -> RawHTTPClient.Response {
+        try await post(SDKHandler.adServicesPath, body, headers, part: part)
+    }
+
     /// An identify body; `more` is further members with their leading comma.
     static func identifyBody(_ user: String = "user_42", bundle: String = bundle, more: String = "") -> String {
         #"{"appUserId":"\#(user)","bundleId":"\#(bundle)"\#(more)}"#
@@ -282,6 +300,16 @@ struct IngressRig: Sendable {
         more: String = ""
     ) -> String {
         #"{"appUserId":"\#(user)","bundleId":"\#(bundle)","originalTransactionId":"\#(transaction)"\#(more)}"#
+    }
+
+    /// A token of the form that Apple's have.
+    static let adServicesToken = String(repeating: "Qk9H+/aZ", count: 70)
+
+    static func adServicesBody(
+        _ install: String = "1B7A2C00-0000-4000-8000-00000000000A", token: String = adServicesToken,
+        bundle: String = bundle, more: String = ""
+    ) -> String {
+        #"{"bundleId":"\#(bundle)","installId":"\#(install)","token":"\#(token)"\#(more)}"#
     }
 
     // MARK: - Waiting

@@ -6,6 +6,7 @@ import RedisQueue
 import Store
 import TestSupport
 import Testing
+import Wire
 
 @testable import CLI
 
@@ -44,21 +45,22 @@ import Testing
         @discardableResult
         func bury(
             _ stamps: ClosedRange<Int64>, lane: Lane = .write, kind: String = "identify",
-            organization: String = "demo", reason: String = "poison", error: String = "e"
+            organization: String = "demo", reason: String = "poison", error: String = "e",
+            payload: String = Rig.payload
         ) async throws -> [Int64] {
             var letters: [DeadLetterRecord] = []
             for stamp in stamps {
                 let partition = Int(stamp % 2)
                 let header = "\(kind)|1|\(stamp)|9|\(organization)|5|0|||"
                 let entry = try await command([
-                    "XADD", .text(keys.dead(partition, lane)), "*", "h", .text(header), "p", .text(Self.payload),
+                    "XADD", .text(keys.dead(partition, lane)), "*", "h", .text(header), "p", .text(payload),
                     "reason", .text(reason), "text", .text(error),
                 ])
                 letters.append(
                     DeadLetterRecord(
                         partition: Int64(partition), stamp: stamp, organization: organization, lane: lane.name,
                         kind: kind, entry: entry.text ?? "", header: Array(header.utf8),
-                        payload: Array(Self.payload.utf8), reason: reason, error: error,
+                        payload: Array(payload.utf8), reason: reason, error: error,
                         diedAt: TestInstallation.now))
             }
             let records = letters
@@ -220,6 +222,34 @@ import Testing
         _ = try await (first, second)
         #expect(try await rig.waiting() == 300)
         #expect(try await rig.installation.json("dead", "list").elements.isEmpty)
+    }
+
+    /// The token inside opens for its app and install alone, so an edit that changes one of them would only bury it deeper.
+    @Test func anEditedTokenKeepsItsAppAndInstallAndItsSeal() async throws {
+        let rig = try await Rig.make()
+        _ = await rig.run("orgs", "create", "demo")
+        func payload(
+            _ install: String = "i-1", bundle: String = "com.example.app", seal: UInt8 = 1, version: String = "2",
+            attested: Bool = false
+        ) -> String {
+            let write = AdServicesWrite(
+                bundleID: bundle, installID: install, sealedToken: Array(repeating: seal, count: 100),
+                appVersion: version, proof: WriteProof(attested: attested))
+            return String(decoding: write.encodePayload(), as: UTF8.self)
+        }
+        let id = try await rig.bury(1...1, kind: "adservices", payload: payload())[0]
+        for (refused, field) in [
+            (payload("i-2"), "installId"), (payload(bundle: "com.example.b"), "bundleId"),
+            (payload(seal: 2), "sealedToken"), (payload(attested: true), "proof"),
+            (payload().replacing("sealedToken", with: "token"), "payload"),
+        ] {
+            let output = try await edited(rig, id, refused)
+            #expect(output.exitCode == 2 && output.errors.contains("refused: \(field)"), "\(output)")
+        }
+        #expect(try await rig.waiting() == 0)
+        #expect(try await edited(rig, id, payload(version: "3")) == .init(text: "1 edited and put back\n"))
+        let broken = try await rig.bury(3...3, kind: "adservices", payload: "{}")[0]
+        #expect(try await edited(rig, broken, payload()) == .init(text: "1 edited and put back\n"))
     }
 
     private func edited(_ rig: Rig, _ id: Int64, _ payload: String) async throws -> CommandLineTool.Output {

@@ -22,14 +22,14 @@ import Wire
             "apps", "connect", "com.example.app", "--org", "demo", "--team", "ABCDE12345", "--json")
         let app = try #require(try parsed(connected.text)["id"]?.string)
         let key = Enrolment.DeviceKey(
-            appID: app, environment: "production", publicKey: [4] + Array(repeating: 1, count: 64), receipt: [1])
+            organization: "demo", appID: app, environment: "production",
+            publicKey: [4] + Array(repeating: 1, count: 64), receipt: [1])
         let enrolment = Enrolment(
             keyID: SHA256Digest(of: Array(installation.schema.utf8)).bytes, bundleID: "com.example.app",
             callDigest: Array(repeating: 2, count: 32),
             tokenHash: SHA256Digest(of: Array(Self.token.utf8)).bytes, evidence: .verified(key))
         let outcome = try await installation.store { connection in
-            try await Devices.enrol(
-                enrolment, key, organization: "demo", stamp: TestInstallation.now, connection)
+            try await Devices.enrol(enrolment, key, stamp: TestInstallation.now, connection)
         }
         guard case .enrolled(let id, _) = outcome else {
             throw TestRedis.Failure(description: "not enrolled: \(outcome)")
@@ -104,5 +104,38 @@ import Wire
         #expect(
             await installation.run("apps", "attest", "com.example.app", "--org", "demo", "--development", "yes")
                 .exitCode == 2)
+    }
+
+    @Test func theFunnelIsShownByAppStepAndReason() async throws {
+        let (installation, _) = try await make()
+        let milliseconds = TestInstallation.now / 1000
+        let day = EnrolmentCount.day(ofMilliseconds: milliseconds)
+        try await installation.store { connection in
+            func count(_ organization: String, _ step: EnrolmentStep, _ reason: String) -> EnrolmentCount {
+                EnrolmentCount(
+                    day: day, organization: organization, bundleID: organization.isEmpty ? "" : "com.example.app",
+                    step: step, reason: reason)
+            }
+            try await EnrolmentCounts.add(
+                [
+                    count("", .challenged, ""): 5, count("demo", .attempted, ""): 4,
+                    count("demo", .refused, "expired"): 3,
+                ],
+                nowMilliseconds: milliseconds, connection)
+        }
+        #expect(
+            await installation.run("devices", "funnel", "--org", "demo").text == """
+                app              step        reason   times
+                -                challenged  -            5
+                com.example.app  attempted   -            4
+                com.example.app  refused     expired      3
+
+                """)
+        let json = try parsed(
+            await installation.run("devices", "funnel", "--org", "other", "--days", "90", "--json").text)
+        #expect(json.elements.map { $0["step"] } == [.string("challenged")])
+        for wrong in ["0", "91", "x"] {
+            #expect(await installation.run("devices", "funnel", "--org", "demo", "--days", wrong).exitCode == 2)
+        }
     }
 }

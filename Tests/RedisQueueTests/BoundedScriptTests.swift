@@ -267,7 +267,7 @@ import Testing
             Int(try await backlog.run(QueueScripts.startAlone, [keys.alone(0)], [.integer(1)]).int64 ?? 0)
         }
         try await backlog.measure("count unresolved") { [backlog] in
-            _ = try await backlog.run(QueueScripts.countUnresolved, [keys.unresolved], ["100", "b", "1"])
+            _ = try await backlog.run(QueueScripts.addCounts, [keys.unresolved], ["100", "*", "b", "1"])
             return 0
         }
     }

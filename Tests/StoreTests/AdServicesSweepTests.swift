@@ -156,6 +156,16 @@ import Testing
         }
     }
 
+    @Test func spellingsThatUnicodeTakesForOneAreTwo() async throws {
+        try await withStore { connection in
+            for subject in ["caf\u{e9}", "cafe\u{301}"] { try await add(subject, due: 1, connection) }
+            let claimed = try await claim(now: 5, connection)
+            #expect(claimed.count == 2 && claimed[0].key != claimed[1].key)
+            let held = try await AdServicesSweep.finish(claimed.map { .givenBack($0) }, connection)
+            #expect(held.count == 2)
+        }
+    }
+
     @Test func aHoldIsOnlyMadeLonger() async throws {
         try await withStore { connection in
             #expect(try await AdServicesSweep.state(connection).holdReason == nil)

@@ -8,7 +8,7 @@ import Wire
 @Suite struct DeviceTests {
     private static let stamp: Int64 = 1_800_000_000_000_000
     private static let key = Enrolment.DeviceKey(
-        appID: "app_000000000000000000000001", environment: "production",
+        organization: "o", appID: "app_000000000000000000000001", environment: "production",
         publicKey: [4] + Array(repeating: 1, count: 64), receipt: [1, 2])
 
     private func digest(_ text: String) -> [UInt8] { SHA256Digest(of: Array(text.utf8)).bytes }
@@ -22,7 +22,9 @@ import Wire
     private func enrol(
         _ enrolment: Enrolment, at stamp: Int64 = stamp, organization: String = "o", _ connection: PostgresConnection
     ) async throws -> Devices.EnrolOutcome {
-        try await Devices.enrol(enrolment, Self.key, organization: organization, stamp: stamp, connection)
+        var key = Self.key
+        key.organization = organization
+        return try await Devices.enrol(enrolment, key, stamp: stamp, connection)
     }
 
     private func withOrganizations(
@@ -100,7 +102,7 @@ import Wire
             var key = Self.key
             key.appID = app.id
             let enrolment = enrolment("key", call: "call", token: "token")
-            _ = try await Devices.enrol(enrolment, key, organization: "o", stamp: Self.stamp, connection)
+            _ = try await Devices.enrol(enrolment, key, stamp: Self.stamp, connection)
             let id = Enrolment.deviceID(organization: "o", keyID: enrolment.keyID)
             let facts = DeviceFacts(organization: "o", appID: app.id, deviceID: id)
             let asked = [digest("token"), digest("strange")]
@@ -130,6 +132,53 @@ import Wire
             #expect(seen == (Self.stamp + 5 * hour) / hour * hour)
             _ = try await SDKWrites.apply([write(at: Self.stamp)], connection)
             #expect(try await Devices.find(organization: "o", id: id, connection)?.lastSeenAt == seen)
+        }
+    }
+
+    @Test func theFunnelOfEnrolmentsAddsUpByAppAndForgetsOldDays() async throws {
+        @Sendable func count(
+            _ day: Int64, _ step: EnrolmentStep, _ reason: String = "", app: String = "com.a",
+            of organization: String = "demo"
+        ) -> EnrolmentCount {
+            EnrolmentCount(day: day, organization: organization, bundleID: app, step: step, reason: reason)
+        }
+        #expect(EnrolmentCount(name: count(7, .refused, "expired").name) == count(7, .refused, "expired"))
+        for bad in [
+            "", "*", "1|a|b|c|d", "x|demo|com.a|enrolled|", "1|demo|com a|enrolled|", "1|demo|com.a|enrolled||",
+        ] {
+            #expect(EnrolmentCount(name: bad) == nil, "\(bad)")
+        }
+        let today: Int64 = 20_000
+        let now = today * 86_400_000
+        try await withStore { connection in
+            try await EnrolmentCounts.add([count(today - 90, .enrolled): 5], nowMilliseconds: now, connection)
+            for _ in 0..<2 {
+                try await EnrolmentCounts.add(
+                    [
+                        count(today, .attempted): 4, count(today - 1, .attempted): 3, count(today, .enrolled): 1,
+                        count(today, .refused, "expired"): 1, count(today, .refused, "bad_nonce"): 2,
+                        count(today, .challenged, app: "", of: ""): 9, count(today, .attempted, of: "other"): 100,
+                        count(today, .attempted, app: "com.b"): 1,
+                    ], nowMilliseconds: now, connection)
+            }
+            try await EnrolmentCounts.add([count(today, .enrolled): 0], nowMilliseconds: now + 86_400_000, connection)
+            func sums(_ app: String?, _ days: Int64) async throws -> [String] {
+                try await EnrolmentCounts.sums(
+                    organization: "demo", bundleID: app, firstDay: today - days + 1, connection
+                ).map { "\($0.what.bundleID) \($0.what.step.rawValue) \($0.what.reason) \($0.times)" }
+            }
+            #expect(
+                try await sums("com.a", 1) == [
+                    " challenged  18", "com.a attempted  8", "com.a enrolled  2", "com.a refused bad_nonce 4",
+                    "com.a refused expired 2",
+                ])
+            #expect(try await sums(nil, 2).contains("com.a attempted  14"))
+            #expect(try await sums(nil, 2).contains("com.b attempted  2"))
+            #expect(try await sums(nil, 90).contains("com.a enrolled  2"))
+            // Another day's counts push the oldest out.
+            try await EnrolmentCounts.add(
+                [count(today + 1, .enrolled): 1], nowMilliseconds: now + 86_400_000, connection)
+            #expect(try await sums(nil, 365).contains("com.a enrolled  3"))
         }
     }
 }

@@ -21,6 +21,7 @@ enum JoinModel {
         switch job.content {
         case .identify(let write): write.appUserID
         case .attribute(let write): write.appUserID
+        case .adServices: preconditionFailure("no join")
         }
     }
 
@@ -28,6 +29,7 @@ enum JoinModel {
         switch job.content {
         case .identify(let write): write.proof
         case .attribute(let write): write.proof
+        case .adServices: preconditionFailure("no join")
         }
     }
 

@@ -33,6 +33,19 @@ package enum SampleWrite {
                     proof: WriteProof(attested: attested))))
     }
 
+    /// - Parameter token: whatever is found in the table instead of a sealed text.
+    package static func adServices(
+        _ install: String, at stamp: Int64, organization: String, bundle: String = "com.example.app",
+        token: String = "token", proof: WriteProof = WriteProof()
+    ) -> StampedWrite {
+        StampedWrite(
+            organization: organization, stamp: stamp,
+            content: .adServices(
+                AdServicesWrite(
+                    bundleID: bundle, installID: install, sealedToken: Array(token.utf8), appVersion: "2.4.0",
+                    storefront: "USA", proof: proof)))
+    }
+
     package static func facts(
         _ transaction: String, of purchase: String, signed: Int64 = 1_000, product: String = "com.example.pro",
         purchased: Int64 = 500, expires: Int64? = nil, revoked: Int64? = nil, ownership: String? = "PURCHASED",

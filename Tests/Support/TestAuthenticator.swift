@@ -24,6 +24,8 @@ package final class TestAuthenticator: Sendable {
         package var receipt: [UInt8] = Array("receipt".utf8)
         /// Seconds since 1970 between which the certificate is valid.
         package var validity: (from: Int64, to: Int64)
+        /// DER of the certificate beside the device's.
+        package var intermediate: [UInt8]
         /// Bytes after the object.
         package var trailing: [UInt8] = []
     }
@@ -39,13 +41,15 @@ package final class TestAuthenticator: Sendable {
 
     private let root: TestPKICertificate
     private let intermediate: TestPKICertificate
-    private let intermediateDER: [UInt8]
+    /// DER.
+    package let intermediateDER: [UInt8]
     /// The root as a PEM file holds it.
     package let rootPEM: String
 
-    package init() {
-        root = .root(subject: "Test App Attestation Root")
-        intermediate = TestPKICertificate.intermediate(under: root).with {
+    /// - Parameter curve: of both authorities. Apple's are on P-384, which takes ten times longer to check.
+    package init(curve: TestPKIKey.Curve = .p384) {
+        root = .root(subject: "Test App Attestation Root", key: TestPKIKey(curve))
+        intermediate = TestPKICertificate.intermediate(under: root, key: TestPKIKey(curve)).with {
             $0.subject = "Test App Attestation CA 1"
             $0.markers = []
         }
@@ -72,7 +76,7 @@ package final class TestAuthenticator: Sendable {
         var parts = Parts(
             appID: "\(team).\(bundle)", credentialID: keyID, coordinates: point,
             clientDataHash: clientDataHash(challenge),
-            validity: (nowSeconds - 86_400, nowSeconds + 3 * 86_400))
+            validity: (nowSeconds - 86_400, nowSeconds + 3 * 86_400), intermediate: intermediateDER)
         change(&parts)
         let data = Self.authenticatorData(parts)
         let nonce = SHA256Digest(of: data + parts.clientDataHash).bytes
@@ -85,7 +89,7 @@ package final class TestAuthenticator: Sendable {
         }
         let object =
             Self.map(3) + Self.text("fmt") + Self.text(parts.format) + Self.text("attStmt") + Self.map(2)
-            + Self.text("x5c") + [0x82] + Self.bytes(leaf.der()) + Self.bytes(intermediateDER) + Self.text("receipt")
+            + Self.text("x5c") + [0x82] + Self.bytes(leaf.der()) + Self.bytes(parts.intermediate) + Self.text("receipt")
             + Self.bytes(parts.receipt) + Self.text("authData") + Self.bytes(data) + parts.trailing
         return Attestation(keyID: keyID, object: object)
     }

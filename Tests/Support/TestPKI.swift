@@ -133,7 +133,7 @@ package final class TestPKI: Sendable {
     package var rootPEM: String { Self.pem(rootDER) }
 
     /// A certificate as a PEM file holds it.
-    static func pem(_ der: [UInt8]) -> String {
+    package static func pem(_ der: [UInt8]) -> String {
         let encoded = Array(Base64.encode(der, .standard).utf8)
         var lines = ["-----BEGIN CERTIFICATE-----"]
         for start in stride(from: 0, to: encoded.count, by: 64) {

@@ -42,12 +42,18 @@ private let reasons: [String: AttestationRefusal.Reason] = [
             let parsed =
                 try? Date(now, strategy: .iso8601.time(includingFractionalSeconds: true))
             let date = try parsed ?? Date(now, strategy: .iso8601)
-            let verdict = verifier.verify(
-                attestation: try Self.bytes(vector.attestation), keyID: try Self.bytes(vector.keyId),
-                clientDataHash: try Self.bytes(vector.clientDataHash),
-                expectation: AttestationExpectation(
-                    teamID: vector.teamId ?? "", bundleID: vector.bundleId ?? "", environments: [environment]),
-                nowMilliseconds: Int64(date.timeIntervalSince1970 * 1000))
+            let object = try Self.bytes(vector.attestation)
+            let (keyID, hash) = (try Self.bytes(vector.keyId), try Self.bytes(vector.clientDataHash))
+            // By one that has seen nothing yet, and by one that remembers the intermediates of those before.
+            let verdicts = [try AttestationVerifier(roots: verifier.roots), verifier].map {
+                $0.verify(
+                    attestation: object, keyID: keyID, clientDataHash: hash,
+                    expectation: AttestationExpectation(
+                        teamID: vector.teamId ?? "", bundleID: vector.bundleId ?? "", environments: [environment]),
+                    nowMilliseconds: Int64(date.timeIntervalSince1970 * 1000))
+            }
+            let verdict = verdicts[0]
+            #expect(verdicts[1] == verdict, "\(vector.name)")
             switch verdict {
             case .verified(let key):
                 #expect(vector.expected == "ok", "\(vector.name)")

@@ -1,3 +1,5 @@
+import Bytes
+import FuzzTargets
 import JSON
 import TestSupport
 import Testing
@@ -40,7 +42,7 @@ import Wire
             } catch {
                 nul = error.code == .nulCharacter
             }
-            let expected = ReferenceGrammar.accepts(body)
+            let expected = JSONGrammar.accepts(body, maximumDepth: JSONParser.defaultMaxDepth)
             #expect((accepted || nul) == expected, "\(String(decoding: body, as: UTF8.self))")
             if accepted { taken += 1 }
         }
@@ -69,6 +71,25 @@ import Wire
         #expect(identified > 2000 && attributed > 500)
     }
 
+    @Test func anAdServicesCallThatIsTakenGoesOnWithoutItsTokensText() throws {
+        var random = SeededGenerator(seed: 4)
+        let parser = JSONParser()
+        let sealer = AdServicesToken.sealer(secret: Array(repeating: 7, count: 32))
+        var taken = 0
+        for _ in 0..<10_000 {
+            let body = mutant(of: Array(Fixture.adServices.utf8), using: &random)
+            guard let call = try? Validated<AdServicesCall>(body: body, using: parser).write else { continue }
+            taken += 1
+            let payload = call.sealed(by: sealer, organization: "demo", proof: WriteProof()).encodePayload()
+            let write = try AdServicesWrite(payload: payload, using: parser)
+            #expect(write.encodePayload() == payload)
+            let context = AdServicesToken.context(
+                organization: "demo", bundleID: write.bundleID, subject: write.subject)
+            #expect(sealer.open(write.sealedToken, context: context) == Array(call.token.utf8))
+        }
+        #expect(taken > 1000)
+    }
+
     /// A few edits: bytes changed, removed, moved, tokens put in.
     private func mutant(of seed: [UInt8], using random: inout SeededGenerator) -> [UInt8] {
         var body = seed
@@ -85,120 +106,5 @@ import Wire
             }
         }
         return body
-    }
-}
-
-/// RFC 8259 in its plainest form, with our two additions: UTF-8 only, no lone surrogates. Written from the RFC alone,
-/// so that it can contradict the reader.
-private struct ReferenceGrammar {
-    private let text: [UInt8]
-    private var at = 0
-
-    static func accepts(_ bytes: [UInt8]) -> Bool {
-        guard String(validating: bytes, as: UTF8.self) != nil else { return false }
-        var grammar = ReferenceGrammar(text: bytes)
-        grammar.space()
-        guard grammar.value() else { return false }
-        grammar.space()
-        return grammar.at == bytes.count
-    }
-
-    private init(text: [UInt8]) { self.text = text }
-
-    private var next: UInt8? { at < text.count ? text[at] : nil }
-
-    private mutating func take(_ byte: Character) -> Bool {
-        guard next == byte.asciiValue else { return false }
-        at += 1
-        return true
-    }
-
-    private mutating func take(word: String) -> Bool {
-        for byte in word where !take(byte) { return false }
-        return true
-    }
-
-    private mutating func space() {
-        while take(" ") || take("\t") || take("\n") || take("\r") {}
-    }
-
-    private mutating func digits() -> Bool {
-        let start = at
-        while let byte = next, byte >= 0x30, byte <= 0x39 { at += 1 }
-        return at > start
-    }
-
-    private mutating func value() -> Bool {
-        switch next {
-        case 0x7b: return list("{", "}", keyed: true)
-        case 0x5b: return list("[", "]", keyed: false)
-        case 0x22: return string()
-        case 0x74: return take(word: "true")
-        case 0x66: return take(word: "false")
-        case 0x6e: return take(word: "null")
-        default: return number()
-        }
-    }
-
-    private mutating func list(_ open: Character, _ close: Character, keyed: Bool) -> Bool {
-        _ = take(open)
-        space()
-        if take(close) { return true }
-        while true {
-            space()
-            if keyed {
-                guard string() else { return false }
-                space()
-                guard take(":") else { return false }
-                space()
-            }
-            guard value() else { return false }
-            space()
-            if take(close) { return true }
-            guard take(",") else { return false }
-        }
-    }
-
-    private mutating func number() -> Bool {
-        _ = take("-")
-        if !take("0") { guard digits() else { return false } }
-        if take(".") { guard digits() else { return false } }
-        if take("e") || take("E") {
-            if !take("+") { _ = take("-") }
-            guard digits() else { return false }
-        }
-        return true
-    }
-
-    private mutating func unit() -> Int? {
-        guard at + 4 <= text.count, let digits = String(validating: text[at..<at + 4], as: UTF8.self),
-            digits.utf8.allSatisfy({ Character(Unicode.Scalar($0)).isHexDigit }), let unit = Int(digits, radix: 16)
-        else { return nil }
-        at += 4
-        return unit
-    }
-
-    private mutating func string() -> Bool {
-        guard take("\"") else { return false }
-        while let byte = next {
-            at += 1
-            if byte == 0x22 { return true }
-            if byte < 0x20 { return false }
-            guard byte == 0x5c else { continue }
-            guard let escape = next else { return false }
-            at += 1
-            if escape == 0x75 {
-                guard let first = unit() else { return false }
-                if first >= 0xdc00 && first <= 0xdfff { return false }
-                if first >= 0xd800 && first <= 0xdbff {
-                    guard take("\\"), take("u"), let second = unit(), second >= 0xdc00, second <= 0xdfff else {
-                        return false
-                    }
-                }
-            } else if !"\"\\/bfnrt".utf8.contains(escape) {
-                return false
-            }
-        }
-        return false
     }
 }

@@ -15,6 +15,12 @@ enum Fixture {
         "productId":"com.example.app.pro.monthly","jws":"eyJhbGciOiJFUzI1NiJ9.eyJhIjoxfQ.c2lnbmF0dXJl"}
         """#.replacing("\n", with: "")
 
+    /// 64 characters of the standard alphabet.
+    static let adServicesToken = String(repeating: "ab+/ZY09", count: 8)
+    static let adServices =
+        #"{"bundleId":"com.example.app","installId":"1b7a2c00-0000-4000-8000-00000000000a","token":""#
+        + adServicesToken + #"","appVersion":"2.4.0","storefront":"USA","environment":"production"}"#
+
     /// A minimal identify body around some attributes.
     static func identify(attributes: String) -> String {
         #"{"appUserId":"u","bundleId":"com.example.app","attributes":"# + attributes + "}"
@@ -37,6 +43,10 @@ func attribute(_ body: String) throws(WireError) -> Validated<AttributeWrite> {
     try Validated<AttributeWrite>(body: Array(body.utf8), using: JSONParser())
 }
 
+func adServices(_ body: String) throws(WireError) -> Validated<AdServicesCall> {
+    try Validated<AdServicesCall>(body: Array(body.utf8), using: JSONParser())
+}
+
 /// Why a body is refused, as `code` or `code field`; nil when it is taken.
 func refusal(_ call: () throws(WireError) -> Void) -> String? {
     do {
@@ -53,4 +63,8 @@ func identifyRefusal(_ body: String) -> String? {
 
 func attributeRefusal(_ body: String) -> String? {
     refusal { () throws(WireError) in _ = try attribute(body) }
+}
+
+func adServicesRefusal(_ body: String) -> String? {
+    refusal { () throws(WireError) in _ = try adServices(body) }
 }

@@ -210,4 +210,54 @@ private func job(
         #expect(outcomes[3] == .forward(to: .verify, payload: unverified))
         #expect(try await bench.count("SELECT count(*) FROM customers") == 1)
     }
+
+    private func adServices(_ install: String, _ stamp: Int64, bundle: String = "com.example.app") -> FetchedJob {
+        job(
+            AdServicesWrite(
+                bundleID: bundle, installID: install, sealedToken: Array(repeating: UInt8(stamp % 251), count: 100)
+            ).encodePayload(), kind: .adServices, lane: .write, stamp: stamp)
+    }
+
+    @Test func tokensOfABatchAreStoredWithTheRestOfItAndOnlyTheFirstOfAnInstallCounts() async throws {
+        let bench = try await Bench.make()
+        let jobs = [
+            adServices("b", 7), identify("user_1", 3), adServices("a", 5), adServices("b", 6),
+            job(Array("{}".utf8), kind: .adServices, lane: .write), adServices("b", 9),
+        ]
+        for _ in 0..<2 {
+            let outcomes = try await bench.handle(jobs)
+            guard case .permanent(let reason, _) = outcomes[4] else {
+                Issue.record("an unreadable payload was not buried")
+                return
+            }
+            #expect(reason == "malformed_payload")
+            #expect(outcomes.count { $0 == .done } == 5)
+        }
+        #expect(try await bench.count("SELECT count(*) FROM customers") == 1)
+        #expect(try await bench.count("SELECT count(*) FROM adservices_tokens") == 2)
+        #expect(try await bench.count("SELECT stamp FROM adservices_tokens WHERE subject = 'b'") == 6)
+        #expect(
+            try await bench.count(
+                "SELECT count(*) FROM adservices_tokens WHERE sealed_token = decode(repeat('06', 100), 'hex')") == 1)
+        #expect(try await bench.count("SELECT later_tokens FROM adservices_tokens WHERE subject = 'b'") == 2)
+        // Apple's advice, before the first ask.
+        #expect(try await bench.count("SELECT due_at FROM adservices_tokens WHERE subject = 'a'") == 5_000_005)
+    }
+
+    @Test func onlyTheTokenThatTheDatabaseRefusesIsBuried() async throws {
+        let bench = try await Bench.make()
+        _ = try await bench.loop.run {
+            try await bench.postgres.withConnection { connection throws(PostgresError) in
+                try await connection.execute(
+                    "ALTER TABLE adservices_tokens ADD CONSTRAINT unforeseen CHECK (subject <> 'install_3')")
+            }
+        }
+        let outcomes = try await bench.handle(
+            (1...6).map { adServices("install_\($0)", Int64($0)) } + [identify("u", 9)])
+        for (index, outcome) in outcomes.enumerated() {
+            #expect((outcome == .done) == (index != 2), "\(index): \(outcome)")
+        }
+        #expect(try await bench.count("SELECT count(*) FROM adservices_tokens") == 5)
+        #expect(try await bench.count("SELECT count(*) FROM customers") == 1)
+    }
 }

@@ -149,6 +149,9 @@ package final class DeviceTokens: @unchecked Sendable {
         remember(hash, nil)
     }
 
+    /// As if it had just been started; for tests.
+    func forgetAll() { known.removeAll() }
+
     /// Tokens in memory now.
     package var knownCount: Int { known.count }
 }

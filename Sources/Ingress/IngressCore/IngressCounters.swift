@@ -1,19 +1,4 @@
-internal import Wire
-
-/// The steps of an enrolment; raw values stand in metrics.
-package enum EnrolmentStep: String, CaseIterable, Sendable {
-    /// A challenge was given out.
-    case challenged
-    /// A well-formed attest call came.
-    case attempted
-    case enrolled
-    /// Challenge or attestation is not valid.
-    case refused
-    case notConnected = "not_connected"
-    case ambiguous
-    /// Nobody answered in time, or the queue refused.
-    case unavailable
-}
+package import Wire
 
 /// What one loop has counted since the start, for metrics. Every key comes from a closed list.
 package struct IngressCounters: Sendable {
@@ -53,6 +38,7 @@ package struct IngressCounters: Sendable {
             switch path {
             case SDKHandler.identifyPath: "identify"
             case SDKHandler.attributePath: "attribute"
+            case SDKHandler.adServicesPath: "adservices"
             case SDKHandler.challengePath: "challenge"
             case SDKHandler.attestPath: "attest"
             default: "other"
@@ -63,11 +49,9 @@ package struct IngressCounters: Sendable {
 
     mutating func count(refusal code: WireError.Code) { refused[code.rawValue, default: 0] += 1 }
 
-    mutating func count(enrolment step: EnrolmentStep) { enrolments[step, default: 0] += 1 }
-
-    mutating func count(enrolmentRefusal reason: String) {
-        count(enrolment: .refused)
-        enrolmentRefusals[reason, default: 0] += 1
+    mutating func count(enrolment step: EnrolmentStep, _ reason: String?) {
+        enrolments[step, default: 0] += 1
+        if let reason { enrolmentRefusals[reason, default: 0] += 1 }
     }
 
     mutating func note(ignored: [OptionalField], oddities odd: [Oddity]) {

@@ -13,20 +13,23 @@ package final class IngressLoop: @unchecked Sendable {
     package let handler: SDKHandler
     package let sink: RedisJobSink
     package let directory: DirectoryWatcher
-    package let drops: DropCounter
+    package let drops: CountForwarder
+    package let enrolments: CountForwarder
     package let devices: DeviceTokens
     package let asker: Asker
     package let server: HTTPServer
     private var tasks: [Task<Void, Never>] = []
 
     package init(
-        loop: EventLoop, sink: RedisJobSink, directory: DirectoryWatcher, drops: DropCounter, devices: DeviceTokens,
-        asker: Asker, handler: SDKHandler, http: HTTPServerConfiguration
+        loop: EventLoop, sink: RedisJobSink, directory: DirectoryWatcher, drops: CountForwarder,
+        enrolments: CountForwarder, devices: DeviceTokens, asker: Asker, handler: SDKHandler,
+        http: HTTPServerConfiguration
     ) {
         self.loop = loop
         self.sink = sink
         self.directory = directory
         self.drops = drops
+        self.enrolments = enrolments
         self.devices = devices
         self.asker = asker
         self.handler = handler
@@ -40,9 +43,10 @@ package final class IngressLoop: @unchecked Sendable {
         loop.preconditionInLoop()
         await directory.look()
         let bound = try server.listen(host: host, port: port, reusePort: true)
-        let (directory, drops) = (directory, drops)
+        let (directory, drops, enrolments) = (directory, drops, enrolments)
         tasks = [
-            loop.spawn { await directory.run() }, loop.spawn { await drops.run() }, asker.start(), devices.start(),
+            loop.spawn { await directory.run() }, loop.spawn { await drops.run() },
+            loop.spawn { await enrolments.run() }, asker.start(), devices.start(),
         ]
         return bound
     }

@@ -32,7 +32,7 @@ package final class IngressMetrics: Sendable {
     private let waiting: Gauge
 
     private static let publishMilliseconds: Int64 = 1000
-    private static let routes = ["identify", "attribute", "challenge", "attest", "other"]
+    private static let routes = ["identify", "attribute", "adservices", "challenge", "attest", "other"]
     private static let statuses = [200, 204, 400, 401, 404, 405, 409, 413, 429, 503]
 
     private static let refusals =

@@ -17,7 +17,7 @@ extension SDKHandler {
             counters.count(refusal: .rateLimited)
             return SDKAnswer.limited(seconds: seconds)
         }
-        counters.count(enrolment: .challenged)
+        note(.challenged)
         return SDKAnswer.success(
             SuccessBody.challenge(
                 dependencies.challenges.make(nowMilliseconds: dependencies.loop.time.wallMilliseconds)))
@@ -27,7 +27,7 @@ extension SDKHandler {
     /// durable.
     func attest(_ request: HTTPRequest, _ client: PeerAddress) async throws(WireError) -> HTTPResponse {
         let call = try Validated<AttestCall>(body: request.body, using: parser).write
-        counters.count(enrolment: .attempted)
+        note(.attempted, bundleID: call.bundleID)
         let time = dependencies.loop.time
         if let seconds = dependencies.limits.enrolments.check(client, nowNanoseconds: time.monotonicNanoseconds) {
             counters.addressLimited += 1
@@ -36,24 +36,21 @@ extension SDKHandler {
         }
         guard
             let challenge = dependencies.challenges.read(call.challenge, nowMilliseconds: time.wallMilliseconds)
-        else { throw refused(.challengeFailed, "challenge") }
-        let organization: String
+        else { throw refused(.challengeFailed, "challenge", call.bundleID) }
         let candidates: [Enrolment.Candidate]
         switch try self.candidates(for: call.bundleID) {
         case .unavailable(let response): return response
-        case .found(let found):
-            organization = found.organization
-            candidates = found.apps
+        case .found(let found): candidates = found
         }
         do {
             // Before anything else is done with it: a challenge is used up by the first call, failed or not.
             let mayPass = try await dependencies.devices.useChallenge(
                 call.challenge, callDigest: call.digest.bytes, milliseconds: challenge.millisecondsLeft)
-            guard mayPass else { throw refused(.challengeFailed, "challenge_used") }
+            guard mayPass else { throw refused(.challengeFailed, "challenge_used", call.bundleID) }
         } catch let error as WireError {
             throw error
         } catch {
-            return away("redis: \(error)")
+            return away("redis: \(error)", call.bundleID)
         }
         let token = DeviceTokens.mint()
         let enrolment = Enrolment(
@@ -63,68 +60,104 @@ extension SDKHandler {
                 attestation: call.attestation, clientDataHash: challenge.clientDataHash,
                 candidates: candidates))
         let job = NewJob(
-            kind: .attest, lane: .verifyLive, organization: organization, subject: Hex.encode(call.keyID),
+            kind: .attest, lane: .verifyLive, organization: Self.organization(of: candidates),
+            subject: Hex.encode(call.keyID),
             payload: enrolment.encodePayload(), traceparent: RequestIDs.traceparent(of: request))
         switch await dependencies.asker.ask(job, timeoutMilliseconds: Self.enrolmentMilliseconds) {
         case .limited(let seconds): return SDKAnswer.limited(seconds: seconds)
-        case .unavailable(let why): return away(why)
+        case .unavailable(let why): return away(why, call.bundleID)
         case .answered(let payload):
             switch EnrolmentAnswer(payload: payload, using: parser) {
-            case nil: return away("an answer of another form")
-            case .superseded: return away("an equal call came later")
-            case .refused(let reason): throw refused(.attestationFailed, reason)
-            case .enrolled(let deviceID, let appID):
-                dependencies.devices.remember(
-                    enrolment.tokenHash,
-                    DeviceFacts(organization: organization, appID: appID, deviceID: deviceID))
-                counters.count(enrolment: .enrolled)
+            case nil: return away("an answer of another form", call.bundleID)
+            case .superseded: return away("an equal call came later", call.bundleID)
+            case .refused(let reason): throw refused(.attestationFailed, reason, call.bundleID)
+            case .ambiguous: throw ambiguous(call.bundleID)
+            case .enrolled(let facts):
+                dependencies.devices.remember(enrolment.tokenHash, facts)
+                note(.enrolled, bundleID: call.bundleID, organization: facts.organization)
                 return SDKAnswer.success(SuccessBody.deviceToken(token))
             }
         }
     }
 
     private enum Candidates {
-        case found((organization: String, apps: [Enrolment.Candidate]))
+        case found([Enrolment.Candidate])
         case unavailable(HTTPResponse)
     }
 
-    /// The apps that a device with this bundle id may be of: all of one organization, or it would be a guess whose it is.
+    /// The apps that a device with this bundle id may be of: one for each team and organization that connected it. The
+    /// team that Apple attests tells which.
     private func candidates(for bundleID: String) throws(WireError) -> Candidates {
         guard let directory = dependencies.directory.current, dependencies.directory.isFresh else {
             counters.noDirectory += 1
-            return .unavailable(away("no app directory"))
+            return .unavailable(away("no app directory", bundleID))
         }
         let apps = directory.attestable(bundleID).prefix(SDKLimits.candidates)
-        guard let first = apps.first else {
-            counters.count(enrolment: .notConnected)
+        guard !apps.isEmpty else {
+            note(.notConnected)
             throw WireError(
                 .appNotConnected, "no app with this bundle id and a team id is connected", field: "bundleId")
         }
-        guard apps.allSatisfy({ $0.organization == first.organization }) else {
-            counters.count(enrolment: .ambiguous)
-            throw WireError(.ambiguousApp, "several organizations have connected this bundle id", field: "bundleId")
+        // A team of several organizations says nothing, whatever Apple attests.
+        let isHopeless = apps.allSatisfy { app in
+            apps.contains { $0.team == app.team && $0.organization != app.organization }
         }
+        guard !isHopeless else { throw ambiguous(bundleID) }
         return .found(
-            (
-                first.organization,
-                apps.map {
-                    Enrolment.Candidate(appID: $0.id, teamID: $0.team, allowsDevelopment: $0.allowsDevelopment)
-                }
-            ))
+            apps.map {
+                Enrolment.Candidate(
+                    organization: $0.organization, appID: $0.id, teamID: $0.team,
+                    allowsDevelopment: $0.allowsDevelopment)
+            })
     }
 
-    private func away(_ why: String) -> HTTPResponse {
-        counters.count(enrolment: .unavailable)
+    /// For the job's header: the one organization it can be of, or that nobody knows yet.
+    private static func organization(of candidates: [Enrolment.Candidate]) -> String {
+        guard let first = candidates.first, candidates.allSatisfy({ $0.organization == first.organization }) else {
+            return DeviceQuestion.organization
+        }
+        return first.organization
+    }
+
+    private func ambiguous(_ bundleID: String) -> WireError {
+        note(.ambiguous, bundleID: bundleID)
+        return WireError(
+            .ambiguousApp, "several organizations have connected this bundle id under its team", field: "bundleId")
+    }
+
+    private func away(_ why: String, _ bundleID: String) -> HTTPResponse {
+        note(.unavailable, bundleID: bundleID)
         counters.lastUnavailable = why
         return SDKAnswer.unavailable("devices can't enrol now")
     }
 
     /// - Parameter reason: counted, and told by the code alone but for what the device itself sent wrong: an attacker
     ///   learns nothing of what is stored.
-    private func refused(_ code: WireError.Code, _ reason: String) -> WireError {
-        counters.count(enrolmentRefusal: reason)
+    private func refused(_ code: WireError.Code, _ reason: String, _ bundleID: String) -> WireError {
+        note(.refused, reason, bundleID: bundleID)
         return WireError(
             code,
             code == .challengeFailed ? "the challenge is not valid" : "the attestation is not valid: \(reason)")
+    }
+
+    /// Counts a step for metrics, and for the store by app, as far as it is known whose app it is.
+    private func note(
+        _ step: EnrolmentStep, _ reason: String? = nil, bundleID: String? = nil, organization: String? = nil
+    ) {
+        counters.count(enrolment: step, reason)
+        let organization = organization ?? bundleID.flatMap(onlyOrganization)
+        dependencies.enrolments.count(
+            EnrolmentCount(
+                day: EnrolmentCount.day(ofMilliseconds: dependencies.loop.time.wallMilliseconds),
+                organization: organization ?? "", bundleID: organization == nil ? "" : bundleID ?? "", step: step,
+                reason: reason ?? ""
+            ).name)
+    }
+
+    private func onlyOrganization(_ bundleID: String) -> String? {
+        guard let apps = dependencies.directory.current?.attestable(bundleID), let first = apps.first,
+            apps.allSatisfy({ $0.organization == first.organization })
+        else { return nil }
+        return first.organization
     }
 }

@@ -1,4 +1,4 @@
-internal import Bytes
+package import Bytes
 package import EventLoop
 package import HTTP
 internal import JSON
@@ -20,31 +20,39 @@ package final class SDKHandler: @unchecked Sendable {
         package var loop: EventLoop
         package var sink: any JobSink
         package var directory: DirectoryWatcher
-        package var drops: DropCounter
+        /// Dropped writes by bundle.
+        package var drops: CountForwarder
+        /// Steps of enrolments.
+        package var enrolments: CountForwarder
         package var addresses: AddressGuard
         package var clients: ClientAddress
         package var addressHash: AddressHash
         package var log: Log
         package var devices: DeviceTokens
         package var challenges: Challenges
+        /// Seals AdServices tokens.
+        package var sealer: TextSealer
         package var asker: Asker
         package var limits: CallLimits
 
         package init(
-            loop: EventLoop, sink: any JobSink, directory: DirectoryWatcher, drops: DropCounter,
-            addresses: AddressGuard, clients: ClientAddress, addressHash: AddressHash, log: Log,
-            devices: DeviceTokens, challenges: Challenges, asker: Asker, limits: CallLimits
+            loop: EventLoop, sink: any JobSink, directory: DirectoryWatcher, drops: CountForwarder,
+            enrolments: CountForwarder, addresses: AddressGuard, clients: ClientAddress, addressHash: AddressHash,
+            log: Log, devices: DeviceTokens, challenges: Challenges, sealer: TextSealer, asker: Asker,
+            limits: CallLimits
         ) {
             self.loop = loop
             self.sink = sink
             self.directory = directory
             self.drops = drops
+            self.enrolments = enrolments
             self.addresses = addresses
             self.clients = clients
             self.addressHash = addressHash
             self.log = log
             self.devices = devices
             self.challenges = challenges
+            self.sealer = sealer
             self.asker = asker
             self.limits = limits
         }
@@ -58,9 +66,12 @@ package final class SDKHandler: @unchecked Sendable {
 
     package static let identifyPath = "/api/sdk/v1/identify"
     package static let attributePath = "/api/sdk/v1/attribute"
+    package static let adServicesPath = "/api/sdk/v1/adservices"
     package static let challengePath = "/api/sdk/v1/attest/challenge"
     package static let attestPath = "/api/sdk/v1/attest"
-    private static let paths: Set<String> = [identifyPath, attributePath, challengePath, attestPath]
+    private static let paths: Set<String> = [
+        identifyPath, attributePath, adServicesPath, challengePath, attestPath,
+    ]
 
     package init(_ dependencies: Dependencies) {
         self.dependencies = dependencies
@@ -130,6 +141,7 @@ package final class SDKHandler: @unchecked Sendable {
             return switch request.path {
             case Self.identifyPath: try await identify(request, client)
             case Self.attributePath: try await attribute(request, client)
+            case Self.adServicesPath: try await adServices(request, client)
             case Self.challengePath: challenge(client)
             default: try await attest(request, client)
             }
@@ -150,7 +162,7 @@ package final class SDKHandler: @unchecked Sendable {
         validated.write.proof = caller.proof
         let write = validated.write
         return try await submit(
-            .identify, .write, write.bundleID, write.appUserID, caller, request, write.encodePayload
+            .identify, .write, write.bundleID, write.appUserID, caller, request, { _ in write.encodePayload() }
         ) {
             SuccessBody.identify(id: UUIDv8.customer(organization: $0, appUserID: write.appUserID).description)
         }
@@ -170,24 +182,47 @@ package final class SDKHandler: @unchecked Sendable {
         var lane = Lane.write
         if case .unverified = write.evidence { lane = .verify }
         return try await submit(
-            .attribute, lane, write.bundleID, write.appUserID, caller, request, write.encodePayload
+            .attribute, lane, write.bundleID, write.appUserID, caller, request, { _ in write.encodePayload() }
+        ) { _ in SuccessBody.ok }
+    }
+
+    /// The answer never tells what became of the token: whether one came before is not the caller's to know.
+    private func adServices(_ request: HTTPRequest, _ client: PeerAddress) async throws(WireError) -> HTTPResponse {
+        let validated = try Validated<AdServicesCall>(body: request.body, using: parser)
+        counters.note(ignored: validated.ignoredFields, oddities: validated.oddities)
+        let call = validated.write
+        let caller: Caller
+        switch try await self.caller(request, client, call.bundleID) {
+        case .caller(let known): caller = known
+        case .unavailable(let response): return response
+        }
+        let sealer = dependencies.sealer
+        // All tokens of an install go through one partition, whose clock then says which one was first.
+        let subject = TextRules.foldedInstallID(call.installID)
+        return try await submit(
+            .adServices, .write, call.bundleID, subject, caller, request,
+            { call.sealed(by: sealer, organization: $0, proof: caller.proof).encodePayload() },
+            dropped: SuccessBody.ok
         ) { _ in SuccessBody.ok }
     }
 
     /// Hands a validated write to the queue of the organization that its token or else its bundle belongs to, or drops
     /// it.
+    /// - Parameter subject: the app user, or the install where a call names no user.
     private func submit(
-        _ kind: JobKind, _ lane: Lane, _ bundleID: String, _ appUserID: String, _ caller: Caller,
-        _ request: HTTPRequest, _ payload: () -> [UInt8], success: (_ organization: String) -> [UInt8]
+        _ kind: JobKind, _ lane: Lane, _ bundleID: String, _ subject: String, _ caller: Caller,
+        _ request: HTTPRequest, _ payload: (_ organization: String) -> [UInt8],
+        dropped: [UInt8] = SuccessBody.dropped, success: (_ organization: String) -> [UInt8]
     ) async throws(WireError) -> HTTPResponse {
         switch caller.app.map({ .organization($0.organization) }) ?? resolve(bundleID) {
         case .unavailable(let response): return response
-        case .dropped: return SDKAnswer.success(SuccessBody.dropped)
+        case .dropped: return SDKAnswer.success(dropped)
         case .organization(let organization):
             let result = await dependencies.sink.accept(
                 NewJob(
-                    kind: kind, lane: lane, organization: organization, subject: appUserID, payload: payload(),
-                    limit: limit(bundleID, appUserID, caller), shedding: kind == .identify ? .identify : .attribute,
+                    kind: kind, lane: lane, organization: organization, subject: subject,
+                    payload: payload(organization), limit: limit(bundleID, subject, caller),
+                    shedding: kind == .identify ? .identify : .attribute,
                     traceparent: RequestIDs.traceparent(of: request)))
             return answer(result) { success(organization) }
         }
@@ -213,13 +248,13 @@ package final class SDKHandler: @unchecked Sendable {
                 counters.lastUnavailable = "no app directory"
                 return .unavailable(SDKAnswer.unavailable("the app directory is out of date"))
             }
-            dependencies.drops.count(bundleID: bundleID)
+            dependencies.drops.count(bundleID)
             return .dropped
         }
     }
 
-    /// With a token the organization's limit counts; without, that of the device, which is its bundle and user.
-    private func limit(_ bundleID: String, _ appUserID: String, _ caller: Caller) -> RateLimit? {
+    /// With a token the organization's limit counts; without, that of the device, which is its bundle and subject.
+    private func limit(_ bundleID: String, _ subject: String, _ caller: Caller) -> RateLimit? {
         let limits = dependencies.limits
         if let app = caller.app {
             let perMinute = app.attestedPerMinute ?? limits.attestedPerMinute
@@ -230,7 +265,7 @@ package final class SDKHandler: @unchecked Sendable {
         }
         guard limits.unattestedPerMinute > 0 else { return nil }
         return RateLimit(
-            subject: SHA256Digest(ofParts: ["ratchet.unattested", bundleID, appUserID]),
+            subject: SHA256Digest(ofParts: ["ratchet.unattested", bundleID, subject]),
             perMinute: limits.unattestedPerMinute)
     }
 

@@ -5,6 +5,7 @@ internal import IngressCore
 internal import Redis
 internal import RedisQueue
 internal import Service
+internal import Wire
 
 /// ratchet-ingress: one event loop per core, each with its own listening socket and Redis connection.
 @main
@@ -21,8 +22,12 @@ struct IngressProcess {
                 attestedPerMinute: context.settings.attestedPerMinute,
                 challenges: AddressGuard(perMinute: context.settings.challengePerMinute),
                 enrolments: AddressGuard(perMinute: context.settings.attestPerMinute))
-            // Without one, as development may be, challenges are known to the process that gave them out.
+            // Without one, as development may be, challenges are known to the process that gave them out, and nobody
+            // can open AdServices tokens.
             let secret = context.settings.secret ?? Secrets.random(secretBytes)
+            if context.settings.secret == nil {
+                context.log.warn("RATCHET_SECRET is not set: AdServices tokens taken now can't be sent to Apple")
+            }
             var loops: [IngressLoop] = []
             var clients: [RedisClient] = []
             let count = max(1, context.settings.ingressLoops)
@@ -105,23 +110,26 @@ struct IngressProcess {
         if settings.durability == .replicated { intake.replicas = settings.replicas }
         let sink = RedisJobSink(loop: loop, client: writes, keys: keys, configuration: intake)
         let directory = DirectoryWatcher(loop: loop, published: PublishedDirectory(client: client, keys: keys))
-        let drops = DropCounter(loop: loop, store: UnresolvedCounts(client: client, keys: keys))
+        let drops = CountForwarder(loop: loop, store: PendingCounts(client: client, key: keys.unresolved))
+        let enrolments = CountForwarder(loop: loop, store: PendingCounts(client: client, key: keys.enrolments))
         // Each loop hears its own answers.
         let asker = Asker(
             loop: loop, client: client, sink: sink, keys: keys, process: "\(context.livenessName).\(index)")
         let devices = DeviceTokens(loop: loop, client: client, keys: keys, asker: asker)
         let handler = SDKHandler(
             SDKHandler.Dependencies(
-                loop: loop, sink: sink, directory: directory, drops: drops, addresses: addresses,
+                loop: loop, sink: sink, directory: directory, drops: drops, enrolments: enrolments,
+                addresses: addresses,
                 clients: ClientAddress(trustedProxies: settings.trustedProxies),
                 addressHash: AddressHash(secret: secret), log: context.log,
-                devices: devices, challenges: Challenges(secret: secret), asker: asker, limits: limits))
+                devices: devices, challenges: Challenges(secret: secret),
+                sealer: AdServicesToken.sealer(secret: secret), asker: asker, limits: limits))
         var http = settings.httpServerConfiguration
         http.failure = SDKHandler.failure
         http.maxConnections = max(1, http.maxConnections / loopCount)
         return IngressLoop(
-            loop: loop, sink: sink, directory: directory, drops: drops, devices: devices, asker: asker,
-            handler: handler, http: http)
+            loop: loop, sink: sink, directory: directory, drops: drops, enrolments: enrolments,
+            devices: devices, asker: asker, handler: handler, http: http)
     }
 
     private static func redisHealth(_ clients: [RedisClient]) async -> Health {

@@ -5,7 +5,7 @@ internal import Service
 enum CommandTable {
     static let all: [Command] =
         installation + QueueCommands.all + DeadLetterCommands.all + organizations + apps + DeviceCommands.all
-        + customers + purchases + questions
+        + customers + purchases + AdServicesCommands.all + SweepCommands.all + questions
 
     static let organizationFlag = Command.Flag("org", "O", "id of the organization", required: true)
     static let storeFlag = Command.Flag("store", "S", "app_store or play_store; either one when absent")

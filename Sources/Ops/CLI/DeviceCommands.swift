@@ -52,6 +52,27 @@ enum DeviceCommands {
                     ? [] : ["redis could not be told; a ratchet-writer tells it as soon as it can"])
         },
         Command(
+            words: ["devices", "funnel"], summary: "show how far enrolments come, and why no further",
+            detail: """
+                Counts by app, step and reason: challenged (a challenge was given out; it names no app yet), attempted, refused
+                (the reason is that of the 401), unavailable (503), enrolled. Calls for a bundle that nobody or several connected
+                (404, 409) belong to no app.
+                """,
+            flags: [
+                CommandTable.organizationFlag, .init("app", "BUNDLE", "of this app only"),
+                .init("days", "N", "so many days, today included; 7 when absent"),
+            ]
+        ) { line, session in
+            let text = line["days"] ?? "7"
+            guard let days = Int64(text), 1...Administration.mostFunnelDays ~= days else {
+                throw OpsError(.usage, "--days must be 1 to \(Administration.mostFunnelDays); it is '\(text)'")
+            }
+            let sums = try await session.administration().enrolments(
+                organization: line.required("org"), bundleID: line["app"], days: days)
+            return Answer(
+                document: .list(sums.map { Document($0.what, times: $0.times) }), empty: "no enrolments in these days")
+        },
+        Command(
             words: ["apps", "attest"], summary: "say whether development builds of an app may enrol",
             detail: """
                 Apps that are run from Xcode attest in App Attest's development environment. Its keys are refused unless the

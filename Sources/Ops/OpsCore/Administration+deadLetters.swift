@@ -137,26 +137,51 @@ extension Administration {
         guard header.version == 1 else {
             throw OpsError(.usage, "dead letter \(letter.id) has payload version \(header.version), not known here")
         }
-        guard [.identify, .attribute].contains(header.kind) else {
-            throw OpsError(.usage, "payloads of kind \(quoted(header.kind.rawValue)) are not known here")
-        }
         do throws(WireError) {
-            if header.kind == .identify {
-                let write = try IdentifyWrite(payload: payload)
-                try checkProof(write.proof, of: (try? IdentifyWrite(payload: letter.payload))?.proof)
-                return write.bundleID
+            switch header.kind {
+            case .identify: return try checkIdentify(payload, before: letter.payload)
+            case .attribute: return try checkAttribute(payload, before: letter.payload)
+            case .adServices: return try checkAdServices(payload, before: letter.payload)
+            default: break
             }
-            let write = try AttributeWrite(payload: payload)
-            let before = try? AttributeWrite(payload: letter.payload)
-            try checkProof(write.proof, of: before?.proof)
-            if case .verified = write.evidence, write.evidence != before?.evidence {
-                throw WireError(
-                    .invalidField, "what Apple signed can't be written by hand; put its jws there", field: "verified")
-            }
-            return write.bundleID
         } catch {
             throw OpsError(.usage, "the payload is refused: \(error.field ?? "payload"): \(error.message)")
         }
+        throw OpsError(.usage, "payloads of kind \(quoted(header.kind.rawValue)) are not known here")
+    }
+
+    private static func checkIdentify(_ payload: [UInt8], before: [UInt8]) throws(WireError) -> String {
+        let write = try IdentifyWrite(payload: payload)
+        try checkProof(write.proof, of: (try? IdentifyWrite(payload: before))?.proof)
+        return write.bundleID
+    }
+
+    private static func checkAttribute(_ payload: [UInt8], before: [UInt8]) throws(WireError) -> String {
+        let write = try AttributeWrite(payload: payload)
+        let before = try? AttributeWrite(payload: before)
+        try checkProof(write.proof, of: before?.proof)
+        if case .verified = write.evidence, write.evidence != before?.evidence {
+            throw WireError(
+                .invalidField, "what Apple signed can't be written by hand; put its jws there", field: "verified")
+        }
+        return write.bundleID
+    }
+
+    /// A token opens for the app and install that it was sealed for, and for no other.
+    private static func checkAdServices(_ payload: [UInt8], before: [UInt8]) throws(WireError) -> String {
+        let write = try AdServicesWrite(payload: payload)
+        let before = try? AdServicesWrite(payload: before)
+        try checkProof(write.proof, of: before?.proof)
+        guard let before else { return write.bundleID }
+        for (isSame, field) in [
+            (write.sealedToken == before.sealedToken, "sealedToken"),
+            (write.bundleID.utf8.elementsEqual(before.bundleID.utf8), "bundleId"),
+            (write.subject.utf8.elementsEqual(before.subject.utf8), "installId"),
+        ] where !isSame {
+            throw WireError(
+                .invalidField, "the token is sealed for its app and install: this must stay as it was", field: field)
+        }
+        return write.bundleID
     }
 
     /// Proof comes with a write or not at all: an edit may take it away, never bring it.

@@ -1,7 +1,7 @@
 internal import Postgres
 internal import RedisQueue
 package import Store
-internal import Wire
+package import Wire
 
 extension Administration {
     /// Devices of an organization, the latest enrolment first.
@@ -58,6 +58,21 @@ extension Administration {
             isPublished = false
         }
         return DeviceRevocation(device: revocation.device, isNew: revocation.isNew, isPublished: isPublished)
+    }
+
+    /// Days of the enrolment funnel that are kept.
+    package static let mostFunnelDays = EnrolmentCounts.days
+
+    /// How far enrolments came in the last days, today included.
+    /// - Parameter bundleID: nil for all apps.
+    package func enrolments(
+        organization: String, bundleID: String?, days: Int64
+    ) async throws(OpsError) -> [(what: EnrolmentCount, times: Int64)] {
+        let firstDay = EnrolmentCount.day(ofMilliseconds: nowMicroseconds / 1000) - days + 1
+        return try await inOrganization(organization) { connection in
+            try await EnrolmentCounts.sums(
+                organization: organization, bundleID: bundleID, firstDay: firstDay, connection)
+        }
     }
 
     /// Says whether devices of an app that runs from Xcode may enrol.

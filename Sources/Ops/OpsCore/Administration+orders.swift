@@ -60,7 +60,7 @@ extension Administration {
             outcome.warnings.append(
                 "this replaces the \(action.rawValue) of \(before.owner) until \(end): \(before.reason)")
         }
-        if scope == .kind, ![JobKind.echo, .identify, .attribute].contains(JobKind(rawValue: target)) {
+        if scope == .kind, !JobKind.all.contains(JobKind(rawValue: target)) {
             outcome.warnings.append("this version knows no jobs of kind \(Self.quoted(target))")
         }
         if let warning = await copyOrders() {

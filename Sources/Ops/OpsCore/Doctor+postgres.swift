@@ -26,6 +26,7 @@ extension Doctor {
                 checks.append(try await partitions(connection, installation.settings))
                 checks.append(try await apps(connection))
                 checks += try await deadLetters(connection)
+                checks += try await sweep(connection)
                 return (checks, try await DirectorySnapshot.version(connection))
             }
         } catch {
@@ -47,6 +48,15 @@ extension Doctor {
                 "dead letters", .warn, "lane \(lane): \(count)",
                 remedy: "ratchet dead list --lane \(lane) tells the reason of each")
         }
+    }
+
+    private func sweep(_ connection: PostgresConnection) async throws(PostgresError) -> [Check] {
+        guard let pause = try await AdServicesOperations.pause(connection) else { return [] }
+        return [
+            Check(
+                "sweep", .warn, "no AdServices token is asked about: paused by \(pause.by): \(pause.reason)",
+                remedy: "ratchet sweep resume, once the reason is gone: a token can be asked about for 24 hours")
+        ]
     }
 
     private func server(_ connection: PostgresConnection) async throws(PostgresError) -> [Check] {

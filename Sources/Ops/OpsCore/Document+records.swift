@@ -1,7 +1,7 @@
 internal import Jobs
 package import RedisQueue
 package import Store
-internal import Wire
+package import Wire
 
 // How records read for operators: the one place that names the keys.
 
@@ -132,6 +132,13 @@ extension Document {
         self = .members([
             "applied": .list(result.applied.map { .int(Int64($0)) }), "current": .int(Int64(result.state.current)),
             "needed": .int(Int64(result.state.needed)), "fits": .bool(result.state.fits),
+        ])
+    }
+
+    package init(_ count: EnrolmentCount, times: Int64) {
+        self = .members([
+            "app": .text(count.bundleID.isEmpty ? nil : count.bundleID), "step": .string(count.step.rawValue),
+            "reason": .text(count.reason.isEmpty ? nil : count.reason), "times": .int(times),
         ])
     }
 }

@@ -31,6 +31,15 @@ package struct SHA256Digest: Hashable, Sendable {
     package var hex: String { Hex.encode(bytes) }
 }
 
+extension Hasher {
+    /// Feeds the head of a digest, which is as good as random: hashing an array's bytes one by one costs more than all else
+    /// of a look into a table.
+    /// - Parameter digest: 8 bytes or more of one length.
+    package mutating func combine(digest: [UInt8]) {
+        digest.withUnsafeBytes { combine(bytes: UnsafeRawBufferPointer(rebasing: $0.prefix(8))) }
+    }
+}
+
 /// Secret-dependent comparisons and random bytes.
 package enum Secrets {
     /// Whether two byte strings are equal, in time that depends on their lengths alone.

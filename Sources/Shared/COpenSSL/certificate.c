@@ -115,16 +115,17 @@ int64_t copenssl_certificate_extension_value(
     return length;
 }
 
-copenssl_root *copenssl_root_create(const copenssl_certificate *certificate) {
+// A store that trusts one certificate and nothing else.
+static X509_STORE *store_create(const copenssl_certificate *certificate, int depth, unsigned long flags) {
     X509_STORE *store = X509_STORE_new();
     X509_VERIFY_PARAM *parameters = X509_VERIFY_PARAM_new();
     int made = store != NULL && parameters != NULL && X509_STORE_add_cert(store, x509(certificate)) == 1;
     if (made) {
-        X509_VERIFY_PARAM_set_depth(parameters, 1);
+        X509_VERIFY_PARAM_set_depth(parameters, depth);
         // Level 2 asks for 112 bits: no SHA-1, no key that is shorter than P-224.
         X509_VERIFY_PARAM_set_auth_level(parameters, 2);
         // The window is checked by the caller at the date of each signature, so that a good path can be remembered.
-        X509_VERIFY_PARAM_set_flags(parameters, X509_V_FLAG_NO_CHECK_TIME);
+        X509_VERIFY_PARAM_set_flags(parameters, X509_V_FLAG_NO_CHECK_TIME | flags);
         made = X509_STORE_set1_param(store, parameters) == 1;
     }
     X509_VERIFY_PARAM_free(parameters);
@@ -133,21 +134,24 @@ copenssl_root *copenssl_root_create(const copenssl_certificate *certificate) {
         store = NULL;
     }
     ERR_clear_error();
-    return (copenssl_root *)store;
+    return store;
 }
 
-void copenssl_root_free(copenssl_root *root) { X509_STORE_free((X509_STORE *)root); }
-
-int copenssl_root_verify(
-    const copenssl_root *root, const copenssl_certificate *leaf, const copenssl_certificate *intermediate) {
+// Whether the store's certificate vouches for the leaf over a path of exactly so many, the intermediate in its midst.
+static int store_verify(
+    X509_STORE *store, const copenssl_certificate *leaf, const copenssl_certificate *intermediate, int length) {
     int result = -2;
     X509_STORE_CTX *context = X509_STORE_CTX_new();
     STACK_OF(X509) *others = sk_X509_new_null();
-    if (context != NULL && others != NULL && sk_X509_push(others, x509(intermediate)) > 0
-        && X509_STORE_CTX_init(context, (X509_STORE *)root, x509(leaf), others) == 1) {
+    if (context != NULL && others != NULL
+        && (intermediate == NULL || sk_X509_push(others, x509(intermediate)) > 0)
+        && X509_STORE_CTX_init(context, store, x509(leaf), others) == 1) {
         if (X509_verify_cert(context) == 1) {
             STACK_OF(X509) *path = X509_STORE_CTX_get0_chain(context);
-            result = sk_X509_num(path) == 3 && X509_cmp(sk_X509_value(path, 1), x509(intermediate)) == 0 ? 0 : -1;
+            result = sk_X509_num(path) == length
+                    && (intermediate == NULL || X509_cmp(sk_X509_value(path, 1), x509(intermediate)) == 0)
+                ? 0
+                : -1;
         } else {
             result = X509_STORE_CTX_get_error(context);
             if (result == X509_V_OK) result = X509_V_ERR_UNSPECIFIED;
@@ -157,6 +161,27 @@ int copenssl_root_verify(
     X509_STORE_CTX_free(context);
     ERR_clear_error();
     return result;
+}
+
+copenssl_root *copenssl_root_create(const copenssl_certificate *certificate) {
+    return (copenssl_root *)store_create(certificate, 1, 0);
+}
+
+void copenssl_root_free(copenssl_root *root) { X509_STORE_free((X509_STORE *)root); }
+
+int copenssl_root_verify(
+    const copenssl_root *root, const copenssl_certificate *leaf, const copenssl_certificate *intermediate) {
+    return store_verify((X509_STORE *)root, leaf, intermediate, 3);
+}
+
+copenssl_issuer *copenssl_issuer_create(const copenssl_certificate *certificate) {
+    return (copenssl_issuer *)store_create(certificate, 0, X509_V_FLAG_PARTIAL_CHAIN);
+}
+
+void copenssl_issuer_free(copenssl_issuer *issuer) { X509_STORE_free((X509_STORE *)issuer); }
+
+int copenssl_issuer_verify(const copenssl_issuer *issuer, const copenssl_certificate *leaf) {
+    return store_verify((X509_STORE *)issuer, leaf, NULL, 2);
 }
 
 const char *copenssl_root_error(int result) {

@@ -88,24 +88,41 @@ package struct JSONWriter {
 
     /// The compact JSON text of a string, quotes included.
     package static func quoted(_ value: String) -> String {
+        var value = value
+        return value.withUTF8 { quoted(utf8: $0) }
+    }
+
+    /// The compact JSON text of a string from its UTF-8, which the caller knows to be valid.
+    package static func quoted(utf8 value: UnsafeBufferPointer<UInt8>) -> String {
+        if firstToEscape(in: value, from: 0) == value.count {
+            return String(unsafeUninitializedCapacity: value.count + 2) { buffer in
+                buffer[0] = UInt8(ascii: "\"")
+                _ = UnsafeMutableBufferPointer(rebasing: buffer[1...]).update(fromContentsOf: value)
+                buffer[value.count + 1] = UInt8(ascii: "\"")
+                return value.count + 2
+            }
+        }
         var bytes: [UInt8] = []
-        bytes.reserveCapacity(value.utf8.count + 2)
+        bytes.reserveCapacity(value.count + 8)
         appendQuoted(value, to: &bytes)
         return String(decoding: bytes, as: UTF8.self)
     }
 
     /// How many bytes `quoted` would give.
     package static func quotedCount(_ value: String) -> Int {
-        var count = 2
-        for byte in value.utf8 {
-            count += 1
-            if byte < 0x20 {
-                count += byte == 8 || byte == 9 || byte == 0x0a || byte == 0x0c || byte == 0x0d ? 1 : 5
-            } else if byte == 0x22 || byte == 0x5c {
-                count += 1
+        var value = value
+        return value.withUTF8 { bytes in
+            var count = bytes.count + 2
+            var index = firstToEscape(in: bytes, from: 0)
+            while index < bytes.count {
+                switch bytes[index] {
+                case 0x08, 0x09, 0x0a, 0x0c, 0x0d, 0x22, 0x5c: count += 1
+                default: count += 5
+                }
+                index = firstToEscape(in: bytes, from: index + 1)
             }
+            return count
         }
-        return count
     }
 
     private static func appendQuoted(_ value: String, to bytes: inout [UInt8]) {
@@ -116,13 +133,46 @@ package struct JSONWriter {
     private static func appendQuoted(_ value: UnsafeBufferPointer<UInt8>, to bytes: inout [UInt8]) {
         bytes.append(UInt8(ascii: "\""))
         var start = 0
-        for (index, byte) in value.enumerated() where byte < 0x20 || byte == 0x22 || byte == 0x5c {
-            bytes.append(contentsOf: value[start..<index])
-            appendEscape(of: byte, to: &bytes)
-            start = index + 1
+        while true {
+            let stop = firstToEscape(in: value, from: start)
+            bytes.append(contentsOf: UnsafeBufferPointer(rebasing: value[start..<stop]))
+            guard stop < value.count else { break }
+            appendEscape(of: value[stop], to: &bytes)
+            start = stop + 1
         }
-        bytes.append(contentsOf: value[start...])
         bytes.append(UInt8(ascii: "\""))
+    }
+
+    /// Where the first byte stands that has to be escaped, or the end. Eight bytes at a time: nearly all texts have none.
+    private static func firstToEscape(in value: UnsafeBufferPointer<UInt8>, from start: Int) -> Int {
+        var index = start
+        if let base = value.baseAddress {
+            let start = UnsafeRawPointer(base)
+            while index + 8 <= value.count {
+                let word = start.loadUnaligned(fromByteOffset: index, as: UInt64.self)
+                guard !mayNeedEscape(word) else { break }
+                index += 8
+            }
+        }
+        while index < value.count {
+            let byte = value[index]
+            if byte < 0x20 || byte == 0x22 || byte == 0x5c { return index }
+            index += 1
+        }
+        return index
+    }
+
+    /// Whether one of eight bytes is a control character, `"` or `\\`; may also say so of a byte right after one.
+    @inline(__always)
+    private static func mayNeedEscape(_ word: UInt64) -> Bool {
+        let ones: UInt64 = 0x0101_0101_0101_0101
+        let highs: UInt64 = 0x8080_8080_8080_8080
+        let quotes = word ^ (ones &* 0x22)
+        let backslashes = word ^ (ones &* 0x5c)
+        // A byte below n borrows into its high bit when n is taken away; one that had that bit set is no such byte.
+        let found =
+            ((word &- ones &* 0x20) & ~word) | ((quotes &- ones) & ~quotes) | ((backslashes &- ones) & ~backslashes)
+        return found & highs != 0
     }
 
     private static func appendEscape(of byte: UInt8, to bytes: inout [UInt8]) {

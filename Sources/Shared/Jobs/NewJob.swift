@@ -31,7 +31,7 @@ package struct NewJob: Sendable {
         case impressions = 1
         /// identify: sent again at the next launch anyhow.
         case identify = 2
-        /// attribute: money.
+        /// attribute: money; adservices: many apps send it once.
         case attribute = 3
 
         package static func < (a: Shedding, b: Shedding) -> Bool { a.rawValue < b.rawValue }

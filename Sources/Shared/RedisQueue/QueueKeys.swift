@@ -85,4 +85,6 @@ package struct QueueKeys: Sendable {
     package var directory: String { "\(prefix)app:directory" }
     /// Hash: bundle id → dropped writes not yet copied to Postgres.
     package var unresolved: String { "\(prefix)app:unresolved" }
+    /// Hash: `EnrolmentCount` → how often, not yet copied to Postgres.
+    package var enrolments: String { "\(prefix)app:enrolments" }
 }

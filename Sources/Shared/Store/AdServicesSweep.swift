@@ -50,6 +50,20 @@ package struct AdServicesKey: Hashable, Sendable {
         self.subjectKind = subjectKind
         self.subject = subject
     }
+
+    /// By bytes: two spellings that Unicode takes for one are two installs.
+    package static func == (a: AdServicesKey, b: AdServicesKey) -> Bool {
+        a.parts.elementsEqual(b.parts) { $0.utf8.elementsEqual($1.utf8) }
+    }
+
+    package func hash(into hasher: inout Hasher) {
+        for part in parts {
+            hasher.combine(part.utf8.count)
+            for byte in part.utf8 { hasher.combine(byte) }
+        }
+    }
+
+    private var parts: [String] { [organization, bundleID, subjectKind, subject] }
 }
 
 /// What becomes of a claimed token.

@@ -49,9 +49,9 @@ package enum Devices {
     /// writers one decides after the other.
     /// - Parameter stamp: of the job, microseconds since 1970.
     package static func enrol(
-        _ enrolment: Enrolment, _ key: Enrolment.DeviceKey, organization: String, stamp: Int64,
-        _ connection: PostgresConnection
+        _ enrolment: Enrolment, _ key: Enrolment.DeviceKey, stamp: Int64, _ connection: PostgresConnection
     ) async throws(PostgresError) -> EnrolOutcome {
+        let organization = key.organization
         let id = Enrolment.deviceID(organization: organization, keyID: enrolment.keyID)
         return try await connection.transaction { () async throws(PostgresError) in
             let inserted = try await connection.query(

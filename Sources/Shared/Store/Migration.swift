@@ -20,6 +20,7 @@ package struct Migration: Equatable, Sendable {
         Migration(number: 2, bytes: PackageResources._02_sql),
         Migration(number: 3, bytes: PackageResources._03_sql),
         Migration(number: 4, bytes: PackageResources._04_sql),
+        Migration(number: 5, bytes: PackageResources._05_sql),
     ]
 }
 

@@ -8,6 +8,11 @@ struct PurchaseKey: Hashable, Comparable {
     /// SHA-256 of the lineage's id.
     let lineage: [UInt8]
 
+    func hash(into hasher: inout Hasher) {
+        hasher.combine(organization)
+        hasher.combine(digest: lineage)
+    }
+
     static func < (a: PurchaseKey, b: PurchaseKey) -> Bool {
         // Organization ids are ASCII, for which String's order is that of the bytes.
         if a.organization != b.organization { return a.organization < b.organization }
@@ -61,6 +66,11 @@ struct TransactionKey: Hashable, Comparable {
     let organization: String
     let store: PurchaseStore
     let digest: [UInt8]
+
+    func hash(into hasher: inout Hasher) {
+        hasher.combine(organization)
+        hasher.combine(digest: digest)
+    }
 
     static func < (a: TransactionKey, b: TransactionKey) -> Bool {
         if a.organization != b.organization { return a.organization < b.organization }

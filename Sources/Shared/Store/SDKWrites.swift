@@ -9,8 +9,9 @@ package enum SDKWrites {
     /// order ends in the same rows, and writes no row version where nothing changes.
     /// - Throws: a permanent error when a row of the batch can't be stored (nothing was; split the batch to find it),
     ///   otherwise one that a later try may not meet.
+    /// - Parameter adServicesTimeScale: see `AdServicesTokens.accept`.
     package static func apply(
-        _ writes: [StampedWrite], _ connection: PostgresConnection
+        _ writes: [StampedWrite], adServicesTimeScale: Int = 1, _ connection: PostgresConnection
     ) async throws(PostgresError) -> ApplyReport {
         var report = ApplyReport()
         guard !writes.isEmpty else { return report }
@@ -18,15 +19,25 @@ package enum SDKWrites {
         report.lineageMismatches = fold.lineageMismatches
         _ = connection.takeNotices()
         try await connection.transaction { () async throws(PostgresError) in
-            let (customers, cut) = customerColumns(fold)
-            report.attributesCut = cut
-            report.customers = try await connection.query(customerSQL, customers).affectedRows
+            if !fold.customers.isEmpty {
+                let (customers, cut) = customerColumns(fold)
+                report.attributesCut = cut
+                report.customers = try await connection.query(customerSQL, customers).affectedRows
+            }
             if !fold.devices.isEmpty { _ = try await connection.query(deviceSQL, deviceColumns(fold)) }
-            guard !fold.purchases.isEmpty else { return }
-            report.purchases = try await connection.query(purchaseSQL, purchaseColumns(fold)).affectedRows
-            report.ownerWrites = try await connection.query(ownerWriteSQL, ownerWriteColumns(fold)).affectedRows
-            guard !fold.transactions.isEmpty else { return }
-            report.transactions = try await connection.query(transactionSQL, transactionColumns(fold)).affectedRows
+            if !fold.purchases.isEmpty {
+                report.purchases = try await connection.query(purchaseSQL, purchaseColumns(fold)).affectedRows
+                report.ownerWrites = try await connection.query(ownerWriteSQL, ownerWriteColumns(fold)).affectedRows
+            }
+            if !fold.transactions.isEmpty {
+                report.transactions = try await connection.query(transactionSQL, transactionColumns(fold)).affectedRows
+            }
+            if !fold.adServicesTokens.isEmpty {
+                let accepted = try await AdServicesTokens.accept(
+                    fold.adServicesTokens, timeScale: adServicesTimeScale, connection)
+                report.adServicesTokens = accepted.written
+                report.adServicesLater = accepted.later
+            }
         }
         report.attributesCut += connection.takeNotices().count { $0.message == "attributes cut" }
         return report

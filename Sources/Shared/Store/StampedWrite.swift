@@ -7,6 +7,7 @@ package struct StampedWrite: Equatable, Sendable {
         case identify(IdentifyWrite)
         /// Evidence that nobody has looked at (`.unverified`) counts as none.
         case attribute(AttributeWrite)
+        case adServices(AdServicesWrite)
     }
 
     package var organization: String
@@ -28,6 +29,9 @@ package struct ApplyReport: Equatable, Sendable {
     package var purchases = 0
     package var transactions = 0
     package var ownerWrites = 0
+    package var adServicesTokens = 0
+    /// AdServices tokens of installs that had one: counted and thrown away.
+    package var adServicesLater = 0
     /// Writes whose signed transaction named another originalTransactionId than the body: only the signed one was
     /// linked.
     package var lineageMismatches = 0

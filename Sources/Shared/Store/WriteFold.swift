@@ -1,15 +1,18 @@
 internal import Bytes
 internal import Wire
 
-/// A batch folded: each key once, everything joined.
-struct WriteFold {
+/// A batch folded: each key once, everything joined. Plain values; nothing waits.
+package struct WriteFold {
     private(set) var customers: [UUIDv8: CustomerFold] = [:]
     private(set) var purchases: [PurchaseKey: PurchaseFold] = [:]
     private(set) var ownerWrites: [OwnerWriteKey: OwnerWriteFold] = [:]
     private(set) var transactions: [TransactionKey: TransactionFacts] = [:]
+    private(set) var adServicesTokens: [NewAdServicesToken] = []
     /// The latest hour in which each device wrote, microseconds since 1970.
     private(set) var devices: [DeviceName: Int64] = [:]
     private(set) var lineageMismatches = 0
+
+    package var customerCount: Int { customers.count }
 
     struct DeviceName: Hashable {
         let organization: String
@@ -20,7 +23,8 @@ struct WriteFold {
     /// same whatever the order.
     private static let hourMicroseconds: Int64 = 3_600_000_000
 
-    init(_ writes: [StampedWrite]) {
+    /// - Parameter writes: in any order, with any repetition.
+    package init(_ writes: [StampedWrite]) {
         customers.reserveCapacity(writes.count)
         for write in writes {
             switch write.content {
@@ -28,16 +32,23 @@ struct WriteFold {
                 let id = touch(write, appUserID: identify.appUserID, proof: identify.proof)
                 customers[id]?.merge(identify, stamp: write.stamp)
             case .attribute(let attribute): fold(attribute, of: write)
+            case .adServices(let token):
+                touchDevice(write, token.proof)
+                adServicesTokens.append(
+                    NewAdServicesToken(token, organization: write.organization, stamp: write.stamp))
             }
         }
     }
 
+    private mutating func touchDevice(_ write: StampedWrite, _ proof: WriteProof) {
+        guard let device = proof.deviceID else { return }
+        let name = DeviceName(organization: write.organization, id: device)
+        let hour = write.stamp - write.stamp % Self.hourMicroseconds
+        devices[name] = max(devices[name] ?? 0, hour)
+    }
+
     private mutating func touch(_ write: StampedWrite, appUserID: String, proof: WriteProof) -> UUIDv8 {
-        if let device = proof.deviceID {
-            let name = DeviceName(organization: write.organization, id: device)
-            let hour = write.stamp - write.stamp % Self.hourMicroseconds
-            devices[name] = max(devices[name] ?? 0, hour)
-        }
+        touchDevice(write, proof)
         let id = UUIDv8.customer(organization: write.organization, appUserID: appUserID)
         customers[
             id,

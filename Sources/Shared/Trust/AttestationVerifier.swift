@@ -1,4 +1,5 @@
 internal import Bytes
+internal import Synchronization
 internal import Wire
 
 /// Which of App Attest's two environments made a key.
@@ -59,6 +60,7 @@ package final class AttestationVerifier: Sendable {
 
     /// In the order they are tried.
     package let roots: [TrustedRoot]
+    private let issuers = Mutex(RecentList<KnownIssuer>(capacity: AttestationVerifier.mostIssuers))
 
     private static let nonceOID = "1.2.840.113635.100.8.2"
     /// SEQUENCE { [1] { OCTET STRING of 32 bytes } }: the only encoding of it.
@@ -109,21 +111,56 @@ package final class AttestationVerifier: Sendable {
         }
     }
 
-    /// The device's certificate, once its path holds and is valid now. A path is not remembered: each device has its own
-    /// certificate.
-    private func leaf(
-        of object: AttestationObject, nowMilliseconds: Int64
-    ) throws(AttestationRefusal) -> Certificate {
-        guard let leaf = Certificate(der: object.leaf), let intermediate = Certificate(der: object.intermediate) else {
-            throw AttestationRefusal(.malformedCertificate, "an x5c entry is not exactly one DER certificate")
+    /// An intermediate whose path to a pinned root holds. Apple signs all devices with one, and its own signature is half
+    /// of an enrolment's cost.
+    private struct KnownIssuer: Sendable {
+        let der: [UInt8]
+        let store: IssuerStore
+        /// The root's and its own.
+        let windows: [ClosedRange<Int64>?]
+    }
+
+    /// Apple has one; the rest is room for its successors and test roots.
+    private static let mostIssuers = 8
+
+    /// Intermediates remembered; for tests.
+    var knownIssuerCount: Int { issuers.withLock { $0.count } }
+
+    /// The windows of intermediate and root, once the leaf's path to a pinned root holds.
+    private func windows(
+        above leaf: Certificate, intermediate der: [UInt8]
+    ) throws(AttestationRefusal) -> [ClosedRange<Int64>?] {
+        let untrusted = AttestationRefusal(.untrustedRoot, "no pinned root vouches for the chain")
+        if let issuer = issuers.withLock({ $0.use { $0.der == der } }) {
+            guard leaf.isIssued(by: issuer.store) else { throw untrusted }
+            return issuer.windows
         }
+        guard let intermediate = Certificate(der: der) else { throw Self.malformed }
         let trusted = roots.first {
             Certificate.pathFault(leaf: leaf, intermediate: intermediate, root: $0.store) == nil
         }
-        guard let trusted else { throw AttestationRefusal(.untrustedRoot, "no pinned root vouches for the chain") }
+        guard let trusted else { throw untrusted }
+        let windows = [intermediate.window, trusted.window]
+        // What a root demands of names below it is looked at in the whole path alone.
+        if !trusted.constrainsNames, let store = intermediate.makeIssuer() {
+            let issuer = KnownIssuer(der: der, store: store, windows: windows)
+            issuers.withLock { $0.insert(issuer, unless: { $0.der == der }) }
+        }
+        return windows
+    }
+
+    private static let malformed = AttestationRefusal(
+        .malformedCertificate, "an x5c entry is not exactly one DER certificate")
+
+    /// The device's certificate, once its path holds and is valid now. Each device has its own.
+    private func leaf(
+        of object: AttestationObject, nowMilliseconds: Int64
+    ) throws(AttestationRefusal) -> Certificate {
+        guard let leaf = Certificate(der: object.leaf) else { throw Self.malformed }
+        let above = try windows(above: leaf, intermediate: object.intermediate)
         guard !leaf.isAuthority else { throw AttestationRefusal(.badChain, "the leaf is an authority") }
         let seconds = nowMilliseconds / 1000
-        for window in [leaf.window, intermediate.window, trusted.window] {
+        for window in [leaf.window] + above {
             guard let window else { throw AttestationRefusal(.badChain, "a certificate has no proper validity dates") }
             guard window.contains(seconds) else {
                 throw AttestationRefusal(

@@ -3,17 +3,18 @@ internal import Wire
 
 /// The authenticator data of an attestation (WebAuthn Level 2 §6.1, as App Attest fills them), taken apart and not
 /// judged.
-struct AuthenticatorData {
+package struct AuthenticatorData {
     /// SHA-256 of `TEAMID.bundle.id`.
     let appIDHash: [UInt8]
     let counter: UInt32
     /// Sixteen bytes that name the environment.
     let environmentID: [UInt8]
-    let credentialID: [UInt8]
+    /// 32 bytes; in what Apple certifies, the key's SHA-256.
+    package let credentialID: [UInt8]
     /// 04, x, y. Devices leave leading zeros of a coordinate out; here both have their 32 bytes.
-    let publicKey: [UInt8]
+    package let publicKey: [UInt8]
     /// What iOS 27 says beside: there with the extension flag set or clear.
-    let extensions: CBORValue?
+    package let extensions: CBORValue?
 
     private static let malformed = AttestationRefusal(
         .malformedAuthenticatorData, "the authenticator data have another layout")
@@ -22,7 +23,8 @@ struct AuthenticatorData {
     private static let credentialBytes = 32
     private static let coordinateBytes = 32
 
-    init(_ bytes: [UInt8]) throws(AttestationRefusal) {
+    /// Takes bytes that anybody may have sent. A retry cannot help.
+    package init(_ bytes: [UInt8]) throws(AttestationRefusal) {
         // 32 of the app, flags, 4 of the counter, 16 of the environment, 2 of the length, then the identifier.
         guard bytes.count >= 55 else { throw Self.malformed }
         appIDHash = Array(bytes[0..<32])

@@ -1,6 +1,6 @@
 /// One item of CBOR (RFC 8949) in the strict form that Apple's devices write: definite lengths, shortest heads, no tags,
 /// no floats, no equal keys in a map.
-enum CBORValue: Equatable, Sendable {
+package enum CBORValue: Equatable, Sendable {
     case unsigned(UInt64)
     /// −1 − n.
     case negative(UInt64)
@@ -13,7 +13,7 @@ enum CBORValue: Equatable, Sendable {
     case simple(Bool?)
 
     /// Why bytes are not one strict item.
-    enum Fault: Error, Equatable {
+    package enum Fault: Error, Equatable {
         /// Not CBOR, cut short, or beyond the bounds below.
         case malformed
         /// CBOR, but in a form that the strict one forbids.
@@ -23,19 +23,19 @@ enum CBORValue: Equatable, Sendable {
     }
 
     /// Attestations are three deep; a map beside the key would be no deeper.
-    static let maximumDepth = 4
+    package static let maximumDepth = 4
     /// Most items of all containers together. A real attestation has about twenty; without a bound, bytes of the
     /// greatest size would become a tree that is forty times larger.
-    static let maximumItems = 256
+    package static let maximumItems = 256
 
     /// Reads exactly one item from all of the bytes.
-    init(_ bytes: ArraySlice<UInt8>) throws(Fault) {
+    package init(_ bytes: ArraySlice<UInt8>) throws(Fault) {
         var reader = CBORReader(bytes)
         self = try reader.item(depth: 1)
         guard reader.rest.isEmpty else { throw .trailing }
     }
 
-    static func == (one: CBORValue, other: CBORValue) -> Bool {
+    package static func == (one: CBORValue, other: CBORValue) -> Bool {
         switch (one, other) {
         case (.unsigned(let a), .unsigned(let b)), (.negative(let a), .negative(let b)): a == b
         case (.bytes(let a), .bytes(let b)): a == b
@@ -50,7 +50,7 @@ enum CBORValue: Equatable, Sendable {
     }
 
     /// The value of a text key in a map; nil for another item or key.
-    subscript(_ key: String) -> CBORValue? { self[.text(key)] }
+    package subscript(_ key: String) -> CBORValue? { self[.text(key)] }
 
     /// The value of a whole number's key in a map, as COSE has them.
     subscript(_ key: Int) -> CBORValue? { self[CBORValue(key)] }
@@ -64,7 +64,8 @@ enum CBORValue: Equatable, Sendable {
         self = number >= 0 ? .unsigned(UInt64(number)) : .negative(UInt64(-(number + 1)))
     }
 
-    var bytes: [UInt8]? {
+    /// The content of a byte string; nil for another item.
+    package var bytes: [UInt8]? {
         if case .bytes(let bytes) = self { bytes } else { nil }
     }
 

@@ -37,6 +37,8 @@ final class Certificate: @unchecked Sendable {
     /// Whether exactly one extension has this dotted identifier. Its value is not looked at: Apple's markers hold NULL.
     func hasExtension(_ oid: String) -> Bool { copenssl_certificate_extension_count(handle, oid) == 1 }
 
+    func hasAny(_ oid: String) -> Bool { copenssl_certificate_extension_count(handle, oid) != 0 }
+
     /// The value of the only extension with this dotted identifier; nil for none, several, or more than 1 KiB.
     func extensionValue(_ oid: String) -> [UInt8]? {
         var value = [UInt8](repeating: 0, count: 1024)
@@ -56,6 +58,21 @@ final class Certificate: @unchecked Sendable {
     }
 
     func makeStore() -> RootStore? { copenssl_root_create(handle).map(RootStore.init(owning:)) }
+
+    /// This certificate as one whose own path was found good; nil only when memory ran out.
+    func makeIssuer() -> IssuerStore? { copenssl_issuer_create(handle).map(IssuerStore.init(owning:)) }
+
+    /// Whether it is signed by an intermediate whose own path holds. Dates are not looked at.
+    func isIssued(by issuer: IssuerStore) -> Bool { copenssl_issuer_verify(issuer.handle, handle) == 0 }
+}
+
+/// A certificate store that holds one intermediate and nothing else.
+///
+/// `@unchecked Sendable`: as `RootStore`.
+final class IssuerStore: @unchecked Sendable {
+    fileprivate let handle: OpaquePointer
+    fileprivate init(owning handle: OpaquePointer) { self.handle = handle }
+    deinit { copenssl_issuer_free(handle) }
 }
 
 /// A certificate store that holds one root and nothing else.

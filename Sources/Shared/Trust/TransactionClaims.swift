@@ -1,9 +1,9 @@
 internal import JSON
-internal import Wire
+package import Wire
 
 /// Reads the claims of a payload whose signature has been verified. Source of names and types: Apple,
 /// JWSTransactionDecodedPayload. Claims and enum values that nobody here knows are accepted: Apple adds some each year.
-struct TransactionClaims {
+package struct TransactionClaims {
     /// 1970 to the end of year 9999, in milliseconds; wide enough for every date that Apple has signed.
     static let saneMilliseconds: ClosedRange<Int64> = 0...253_402_300_799_999
     /// Deeper than any claim of Apple's by far.
@@ -13,7 +13,7 @@ struct TransactionClaims {
 
     /// Throws `malformed_json` unless the bytes are one JSON object in valid UTF-8, with no member named twice, no
     /// U+0000 and bounded depth.
-    init(_ bytes: [UInt8]) throws(Refusal) {
+    package init(_ bytes: [UInt8]) throws(Refusal) {
         payload = try Self.object(bytes, "the payload is not one strict JSON object")
     }
 
@@ -29,7 +29,7 @@ struct TransactionClaims {
     }
 
     /// When Apple signed it; every payload of theirs but AppTransaction has it.
-    func signedDate() throws(Refusal) -> Int64 {
+    package func signedDate() throws(Refusal) -> Int64 {
         guard let date = try date("signedDate") else {
             throw Refusal(.badClaim, "signedDate is missing")
         }
@@ -37,7 +37,7 @@ struct TransactionClaims {
     }
 
     /// Throws `not_a_transaction` when a claim is missing that only a transaction has, `bad_claim` for a wrong type.
-    func facts(signedDate: Int64, digest: String) throws(Refusal) -> TransactionFacts {
+    package func facts(signedDate: Int64, digest: String) throws(Refusal) -> TransactionFacts {
         let transactionID = try identifier("transactionId")
         let originalTransactionID = try identifier("originalTransactionId")
         let bundleID = try identifier("bundleId")
@@ -67,7 +67,7 @@ struct TransactionClaims {
 
     /// Whether it was made for the app and an environment that count here. Compared as bytes: Swift's `==` holds texts
     /// for equal that only look the same.
-    func checkAudience(_ expectation: TransactionExpectation) throws(Refusal) {
+    package func checkAudience(_ expectation: TransactionExpectation) throws(Refusal) {
         if let bundleID = expectation.bundleID {
             guard try identifier("bundleId").utf8.elementsEqual(bundleID.utf8) else {
                 throw Refusal(.bundleMismatch, "it belongs to another app")

@@ -13,7 +13,11 @@ package struct TrustedRoot: Sendable {
     package let notAfter: Int64
 
     let store: RootStore
+    /// Whether it limits the names below it (RFC 5280 4.2.1.10).
+    let constrainsNames: Bool
     let window: ClosedRange<Int64>
+
+    private static let nameConstraintsOID = "2.5.29.30"
 
     /// Throws `.empty`, `.wrongFormat` (PEM or HTML where DER is due), `.malformed` or `.notARoot`.
     package init(der: [UInt8]) throws(TrustError) {
@@ -30,6 +34,7 @@ package struct TrustedRoot: Sendable {
         self.der = der
         self.window = window
         self.store = store
+        constrainsNames = certificate.hasAny(Self.nameConstraintsOID)
         subject = certificate.subject
         notBefore = window.lowerBound * 1000
         notAfter = window.upperBound * 1000

@@ -5,7 +5,7 @@ package import JSON
 package struct AttestCall: Equatable, Sendable {
     /// 32 bytes: by App Attest's rule the SHA-256 of the public key.
     package var keyID: [UInt8]
-    /// The attestation object, at most what a body holds.
+    /// The attestation object, at most `SDKLimits.attestationBytes`.
     package var attestation: [UInt8]
     /// As it came: whether it is one of ours is for its maker to say.
     package var challenge: String
@@ -35,8 +35,10 @@ extension Validated where Write == AttestCall {
         guard let key = Self.base64(keyID), key.count == SDKLimits.keyIDBytes else {
             throw WireError(.invalidField, "keyId must be base64 of 32 bytes", field: "keyId")
         }
-        guard let object = Self.base64(attestation), !object.isEmpty else {
-            throw WireError(.invalidField, "attestation must be base64", field: "attestation")
+        guard let object = Self.base64(attestation), 1...SDKLimits.attestationBytes ~= object.count else {
+            throw WireError(
+                .invalidField, "attestation must be base64 of at most \(SDKLimits.attestationBytes) bytes",
+                field: "attestation")
         }
         guard let text = challenge.string, text.utf8.count <= SDKLimits.challengeBytes else {
             throw WireError(.invalidField, "challenge must be the text that was given out", field: "challenge")
@@ -46,7 +48,13 @@ extension Validated where Write == AttestCall {
                 keyID: key, attestation: object, challenge: text, bundleID: try RequestFields.bundleID(bundleID)))
     }
 
+    /// Either alphabet, padded or, the one of URLs, not: SDKs differ.
     private static func base64(_ value: JSONValue) -> [UInt8]? {
-        value.withStringBytes { Base64.decode($0, .standard) } ?? nil
+        let read: [UInt8]?? = value.withStringBytes { text in
+            if let bytes = Base64.decode(text, .standard) { return bytes }
+            let padding = text.count % 4 == 0 ? text.suffix(2).count { $0 == UInt8(ascii: "=") } : 0
+            return Base64.decode(text.dropLast(padding), .url)
+        }
+        return read ?? nil
     }
 }

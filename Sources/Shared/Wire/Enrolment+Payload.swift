@@ -18,6 +18,7 @@ extension Enrolment {
             writer.beginArray()
             for candidate in candidates {
                 writer.beginObject()
+                writer.member("organization", candidate.organization)
                 writer.member("app", candidate.appID)
                 writer.member("team", candidate.teamID)
                 writer.member("development", candidate.allowsDevelopment)
@@ -27,6 +28,7 @@ extension Enrolment {
         case .verified(let key):
             writer.key("verified")
             writer.beginObject()
+            writer.member("organization", key.organization)
             writer.member("app", key.appID)
             writer.member("environment", key.environment)
             writer.member("publicKey", Base64.encode(key.publicKey, .standard))
@@ -69,11 +71,13 @@ extension Enrolment {
         }
         var candidates: [Candidate] = []
         for element in list.elements {
-            guard let app = element["app"]?.string, let team = element["team"]?.string else {
-                throw reader.invalid("candidates")
-            }
+            guard let organization = element["organization"]?.string, OrganizationID(organization) != nil,
+                let app = element["app"]?.string, let team = element["team"]?.string
+            else { throw reader.invalid("candidates") }
             candidates.append(
-                Candidate(appID: app, teamID: team, allowsDevelopment: element["development"]?.bool ?? false))
+                Candidate(
+                    organization: organization, appID: app, teamID: team,
+                    allowsDevelopment: element["development"]?.bool ?? false))
         }
         return candidates
     }
@@ -83,9 +87,12 @@ extension Enrolment.DeviceKey {
     fileprivate init(payload: JSONValue) throws(WireError) {
         let reader = try PayloadReader(
             payload, path: "verified.",
-            members: ["app", "environment", "publicKey", "receipt", "bundleVersion", "validationCategory"])
+            members: [
+                "organization", "app", "environment", "publicKey", "receipt", "bundleVersion", "validationCategory",
+            ])
         let isShort: (String) -> Bool = { $0.utf8.count <= SDKLimits.bundleIDBytes && !TextRules.hasControl($0) }
         self.init(
+            organization: try reader.string("organization") { OrganizationID($0) != nil },
             appID: try reader.string("app", TextRules.isDeviceID),
             environment: try reader.string("environment") { $0 == "production" || $0 == "development" },
             publicKey: try reader.base64("publicKey"), receipt: try reader.base64("receipt"),
@@ -102,9 +109,8 @@ extension EnrolmentAnswer {
         var writer = JSONWriter(reservingCapacity: 96)
         writer.beginObject()
         switch self {
-        case .enrolled(let deviceID, let appID):
-            writer.member("device", deviceID)
-            writer.member("app", appID)
+        case .enrolled(let facts): writer.member("enrolled", String(decoding: DeviceFacts.encode(facts), as: UTF8.self))
+        case .ambiguous: writer.member("ambiguous", true)
         case .refused(let reason): writer.member("refused", reason)
         case .superseded: writer.member("superseded", true)
         }
@@ -115,8 +121,10 @@ extension EnrolmentAnswer {
     /// Reads what `encodePayload` wrote; nil for anything else.
     package init?(payload: [UInt8], using parser: JSONParser) {
         guard let root = try? parser.parse(payload), root.kind == .object else { return nil }
-        if let device = root["device"]?.string, let app = root["app"]?.string {
-            self = .enrolled(deviceID: device, appID: app)
+        if let text = root["enrolled"]?.string, case .some(.some(let facts)) = DeviceFacts.decode(Array(text.utf8)) {
+            self = .enrolled(facts)
+        } else if root["ambiguous"]?.bool == true {
+            self = .ambiguous
         } else if let reason = root["refused"]?.string, TextRules.isRefusalReason(reason) {
             self = .refused(reason: reason)
         } else if root["superseded"]?.bool == true {

@@ -5,6 +5,7 @@ internal import Bytes
 package struct Enrolment: Equatable, Sendable {
     /// An app that the device may turn out to be of.
     package struct Candidate: Equatable, Sendable {
+        package var organization: String
         /// `app_` and 24 hex.
         package var appID: String
         /// Apple's team id.
@@ -12,7 +13,8 @@ package struct Enrolment: Equatable, Sendable {
         /// Whether keys of App Attest's development environment are accepted too.
         package var allowsDevelopment: Bool
 
-        package init(appID: String, teamID: String, allowsDevelopment: Bool) {
+        package init(organization: String, appID: String, teamID: String, allowsDevelopment: Bool) {
+            self.organization = organization
             self.appID = appID
             self.teamID = teamID
             self.allowsDevelopment = allowsDevelopment
@@ -28,6 +30,7 @@ package struct Enrolment: Equatable, Sendable {
 
     /// A key that Apple vouches for.
     package struct DeviceKey: Equatable, Sendable {
+        package var organization: String
         package var appID: String
         /// `production` or `development`.
         package var environment: String
@@ -40,9 +43,10 @@ package struct Enrolment: Equatable, Sendable {
         package var validationCategory: String?
 
         package init(
-            appID: String, environment: String, publicKey: [UInt8], receipt: [UInt8], bundleVersion: String? = nil,
-            validationCategory: String? = nil
+            organization: String, appID: String, environment: String, publicKey: [UInt8], receipt: [UInt8],
+            bundleVersion: String? = nil, validationCategory: String? = nil
         ) {
+            self.organization = organization
             self.appID = appID
             self.environment = environment
             self.publicKey = publicKey
@@ -82,7 +86,9 @@ package struct Enrolment: Equatable, Sendable {
 /// What became of an enrolment.
 package enum EnrolmentAnswer: Equatable, Sendable {
     /// The device is durable and the token lives.
-    case enrolled(deviceID: String, appID: String)
+    case enrolled(DeviceFacts)
+    /// Apple vouches for the device, but several organizations have connected its bundle id under its team.
+    case ambiguous
     /// The attestation proves nothing, or its key is enrolled already; the word says why.
     case refused(reason: String)
     /// An equal call that came later was dealt with first, and its token is the one that lives.
@@ -109,7 +115,6 @@ package struct DeviceQuestion: Equatable, Sendable {
 
     package init(tokenHash: [UInt8]) { self.tokenHash = tokenHash }
 
-    /// Stands in the job's header, where an organization must be: nobody knows yet whose the token is, and no
-    /// organization can be called that.
+    /// Stands in the job's header, where an organization must be and nobody knows yet which; none can be called that.
     package static let organization = "-"
 }

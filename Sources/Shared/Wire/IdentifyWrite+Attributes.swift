@@ -35,7 +35,7 @@ extension IdentifyWrite {
         switch value.kind {
         case .null: return Attribute(key: name, value: nil)
         case .bool: return Attribute(key: name, value: value.bool == true ? "true" : "false")
-        case .string: return Attribute(key: name, value: value.string.map(JSONWriter.quoted))
+        case .string: return Attribute(key: name, value: value.withStringBytes { JSONWriter.quoted(utf8: $0) })
         case .number:
             guard let text = value.rawNumber, isStorableNumber(text) else {
                 throw invalid(

@@ -49,6 +49,16 @@ struct RequestFields {
         return text
     }
 
+    static func installID(_ value: JSONValue) throws(WireError) -> String {
+        guard let text = value.string, TextRules.isUserID(text) else {
+            throw WireError(
+                .invalidField,
+                "installId must be a string of 1 to 255 bytes that names an install, without control characters",
+                field: "installId")
+        }
+        return text
+    }
+
     static func originalTransactionID(_ value: JSONValue) throws(WireError) -> String {
         guard let text = value.string, TextRules.isOriginalTransactionID(text) else {
             throw WireError(

@@ -21,12 +21,17 @@ package enum SDKLimits {
     package static let productIDBytes = 255
     /// A signed transaction; real ones have 5 to 6 KB.
     package static let jwsBytes = 16_384
+    /// An AdServices token without its white space. Apple's sample has 560 characters; what is shorter than the least
+    /// can't carry what such a token does.
+    package static let adServicesTokenBytes = 32...4_096
     /// An organization's id, which stands between `|` in job headers and in keys.
     package static let organizationIDBytes = 63
     /// Base64url characters of a device token after `dt_`: 32 bytes without padding.
     package static let deviceTokenCharacters = 43
     /// A key identifier of App Attest is a SHA-256.
     package static let keyIDBytes = 32
+    /// An attestation object; real ones have 5.2 to 5.7 KB.
+    package static let attestationBytes = 32_768
     /// Challenges have 55 characters; longer text is none of ours.
     package static let challengeBytes = 128
     /// Apps of one organization that share a bundle id, one for each team: more than anybody has.

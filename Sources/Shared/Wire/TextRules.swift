@@ -15,10 +15,10 @@ package enum TextRules {
     /// True for ids that are taken but look like a default. Compared without regard to the case of ASCII letters.
     static func isOddUserID(_ text: String) -> Bool {
         SDKLimits.oddUserIDs.contains { odd in
-            odd.utf8.count == text.utf8.count
-                && zip(odd.utf8, text.utf8).allSatisfy {
-                    $0 == ($1 >= UInt8(ascii: "A") && $1 <= UInt8(ascii: "Z") ? $1 | 0x20 : $1)
-                }
+            guard odd.utf8.count == text.utf8.count else { return false }
+            return zip(odd.utf8, text.utf8).allSatisfy {
+                $0 == ($1 >= UInt8(ascii: "A") && $1 <= UInt8(ascii: "Z") ? $1 | 0x20 : $1)
+            }
         }
     }
 
@@ -28,8 +28,10 @@ package enum TextRules {
         guard let first = bytes.first, isAlphanumeric(first), bytes.count <= SDKLimits.bundleIDBytes else {
             return false
         }
-        return bytes.allSatisfy {
-            isAlphanumeric($0) || $0 == UInt8(ascii: ".") || $0 == UInt8(ascii: "_") || $0 == UInt8(ascii: "-")
+        return text.withUTF8Bytes { bytes in
+            bytes.allSatisfy {
+                isAlphanumeric($0) || $0 == UInt8(ascii: ".") || $0 == UInt8(ascii: "_") || $0 == UInt8(ascii: "-")
+            }
         }
     }
 
@@ -74,6 +76,23 @@ package enum TextRules {
         return parts == 3 && isBase64URLLength(length)
     }
 
+    /// Two or three letters of ASCII.
+    static func isStorefront(_ text: String) -> Bool {
+        (2...3).contains(text.utf8.count) && text.utf8.allSatisfy { isAlphanumeric($0) && !isDigit($0) }
+    }
+
+    /// The id by which an install is told from others: one of UUID shape in upper case, any other as it is. Phones
+    /// print UUIDs in upper case, and much of what forwards them does not.
+    package static func foldedInstallID(_ text: String) -> String {
+        let groups = text.utf8.split(separator: UInt8(ascii: "-"), omittingEmptySubsequences: false)
+        guard groups.map(\.count) == [8, 4, 4, 4, 12], groups.joined().allSatisfy(isHexDigit) else { return text }
+        return text.uppercased()
+    }
+
+    private static func isHexDigit(_ byte: UInt8) -> Bool {
+        isDigit(byte) || (UInt8(ascii: "a")...UInt8(ascii: "f")).contains(byte | 0x20)
+    }
+
     /// `word` characters of lower case, digits and `_`, at most 64: the fixed words for refused signatures.
     static func isRefusalReason(_ text: String) -> Bool {
         !text.utf8.isEmpty && text.utf8.count <= SDKLimits.refusalReasonBytes
@@ -110,15 +129,27 @@ package enum TextRules {
 
     /// C0, DEL and C1 (in UTF-8: C2 80 to C2 9F).
     static func hasControl(_ text: String) -> Bool {
-        var before: UInt8 = 0
-        for byte in text.utf8 {
-            if byte < 0x20 || byte == 0x7f || (before == 0xc2 && byte < 0xa0) { return true }
-            before = byte
+        text.withUTF8Bytes { bytes in
+            var before: UInt8 = 0
+            for byte in bytes {
+                if byte < 0x20 || byte == 0x7f || (before == 0xc2 && byte < 0xa0) { return true }
+                before = byte
+            }
+            return false
         }
-        return false
     }
 
     static func same(_ a: String, _ b: String) -> Bool {
-        a.utf8.count == b.utf8.count && a.utf8.elementsEqual(b.utf8)
+        guard a.utf8.count == b.utf8.count else { return false }
+        return a.withUTF8Bytes { a in b.withUTF8Bytes { b in a.elementsEqual(b) } }
+    }
+}
+
+extension String {
+    /// Lends the UTF-8 as one buffer, which loops over far faster than `utf8` does.
+    fileprivate func withUTF8Bytes<Result>(_ body: (UnsafeBufferPointer<UInt8>) -> Result) -> Result {
+        if let result = utf8.withContiguousStorageIfAvailable(body) { return result }
+        var copy = self
+        return copy.withUTF8(body)
     }
 }

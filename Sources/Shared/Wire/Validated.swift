@@ -11,13 +11,15 @@ package struct Validated<Write: Sendable>: Sendable {
 
 /// The optional fields whose faults are ignored; raw values are their names in the request and in metrics.
 package enum OptionalField: String, CaseIterable, Sendable {
-    case platform, osVersion, deviceModel, locale, productId, jws, installId
+    case platform, osVersion, deviceModel, locale, productId, jws, installId, appVersion, storefront, environment
 }
 
 /// What is taken although it looks like a mistake of the integration; raw values stand in metrics.
 package enum Oddity: String, CaseIterable, Sendable {
     /// `0`, `guest`, `unknown` and the like as the user id.
     case oddUserID = "odd_user_id"
+    /// The same as an install id: all installs that send it are one.
+    case oddInstallID = "odd_install_id"
 }
 
 extension Validated {

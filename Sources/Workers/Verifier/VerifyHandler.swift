@@ -86,9 +86,15 @@ package struct VerifyHandler: JobHandler {
                 nowMilliseconds: now)
             switch verdict {
             case .verified(let key):
+                let others = candidates.contains {
+                    $0.teamID.utf8.elementsEqual(candidate.teamID.utf8)
+                        && !$0.organization.utf8.elementsEqual(candidate.organization.utf8)
+                }
+                guard !others else { return .answered(payload: EnrolmentAnswer.ambiguous.encodePayload()) }
                 enrolment.evidence = .verified(
                     Enrolment.DeviceKey(
-                        appID: candidate.appID, environment: key.environment.rawValue, publicKey: key.publicKey,
+                        organization: candidate.organization, appID: candidate.appID,
+                        environment: key.environment.rawValue, publicKey: key.publicKey,
                         receipt: key.receipt, bundleVersion: key.bundleVersion,
                         validationCategory: key.validationCategory))
                 return .forward(to: .writeLive, payload: enrolment.encodePayload())

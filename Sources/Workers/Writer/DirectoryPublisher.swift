@@ -7,7 +7,7 @@ internal import Store
 internal import Wire
 
 /// Keeps Redis' copies of what Postgres knows: seeds a Redis that forgot everything, publishes the app directory when
-/// it changed, and fetches the counts of dropped writes.
+/// it changed, and fetches the counts of dropped writes and of enrolments.
 ///
 /// Every writer does this; all steps may be repeated and may overlap.
 struct DirectoryPublisher: Sendable {
@@ -19,24 +19,27 @@ struct DirectoryPublisher: Sendable {
 
     /// A change must reach every ingress within a second, its own look at Redis included.
     private static let pollMilliseconds: Int64 = 250
-    /// Dropped writes are only counted; they may wait.
-    private static let unresolvedEveryPasses = 4
+    /// What is only counted may wait.
+    private static let countsEveryPasses = 4
 
     func runUntilCancelled() async {
         var pass = 0
         while !Task.isCancelled {
-            await once(withUnresolved: pass % Self.unresolvedEveryPasses == 0)
+            await once(withCounts: pass % Self.countsEveryPasses == 0)
             pass += 1
             await loop.sleep(milliseconds: Self.pollMilliseconds)
         }
     }
 
-    private func once(withUnresolved: Bool) async {
+    private func once(withCounts: Bool) async {
         do {
             try await publish()
             try await copyOrders()
             try await seed()
-            if withUnresolved { try await fetchUnresolved() }
+            if withCounts {
+                try await fetchUnresolved()
+                try await fetchEnrolments()
+            }
         } catch let error as QueueSeed.Mismatch {
             log.limited(.error, "the queue has another shape", ["text": error.message])
         } catch let error as RedisError {
@@ -108,12 +111,27 @@ struct DirectoryPublisher: Sendable {
     }
 
     private func fetchUnresolved() async throws {
-        let counts = UnresolvedCounts(client: client, keys: keys)
+        let counts = PendingCounts(client: client, key: keys.unresolved)
         let waiting = try await counts.all()
         guard !waiting.isEmpty else { return }
         let now = loop.time.wallMicroseconds
         try await postgres.withConnection { connection throws(PostgresError) in
             try await UnresolvedBundles.add(waiting, nowMicroseconds: now, connection)
+        }
+        try await counts.forget(waiting)
+    }
+
+    private func fetchEnrolments() async throws {
+        let counts = PendingCounts(client: client, key: keys.enrolments)
+        let waiting = try await counts.all()
+        guard !waiting.isEmpty else { return }
+        var known: [EnrolmentCount: Int64] = [:]
+        for (name, times) in waiting {
+            if let what = EnrolmentCount(name: name) { known[what, default: 0] += times }
+        }
+        let (now, sums) = (loop.time.wallMilliseconds, known)
+        try await postgres.withConnection { connection throws(PostgresError) in
+            try await EnrolmentCounts.add(sums, nowMilliseconds: now, connection)
         }
         try await counts.forget(waiting)
     }

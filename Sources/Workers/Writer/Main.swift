@@ -31,7 +31,10 @@ struct WriterMain {
             }
             let metrics = WriterMetrics(context.metrics)
             let devices = KnownDevices(client: worker.client, keys: worker.keys)
-            let handler = WriteHandler(loop: loop, postgres: writes, devices: devices) { metrics.add($0) }
+            let handler = WriteHandler(
+                loop: loop, postgres: writes, devices: devices,
+                adServicesTimeScale: context.settings.adServicesTimeScale
+            ) { metrics.add($0) }
             let revocations = RevocationPublisher(loop: loop, devices: devices, postgres: reads, log: context.log)
             let publisher = DirectoryPublisher(
                 loop: loop, client: worker.client, keys: worker.keys, postgres: reads, log: context.log)

@@ -14,15 +14,14 @@ extension WriteHandler {
         let header = job.header
         do {
             let outcome = try await postgres.withConnection { connection throws(PostgresError) in
-                try await Devices.enrol(
-                    enrolment, key, organization: header.organization, stamp: header.stamp, connection)
+                try await Devices.enrol(enrolment, key, stamp: header.stamp, connection)
             }
             let answer: EnrolmentAnswer
             switch outcome {
             case .enrolled(let id, let replaced):
                 // The token of an answer that was lost on the way is nobody's now.
                 if let replaced { try? await devices?.revoke(replaced, nobody: DeviceFacts.encode(nil)) }
-                answer = .enrolled(deviceID: id, appID: key.appID)
+                answer = .enrolled(DeviceFacts(organization: key.organization, appID: key.appID, deviceID: id))
             case .alreadyEnrolled: answer = .refused(reason: "already_enrolled")
             case .superseded: answer = .superseded
             }

@@ -16,6 +16,7 @@ package final class WriteHandler: JobHandler, @unchecked Sendable {
     let postgres: PostgresClient
     let devices: KnownDevices?
     private let parser = JSONParser()
+    private let adServicesTimeScale: Int
     private let report: @Sendable (ApplyReport) -> Void
 
     /// Version of the payloads that this program reads.
@@ -25,14 +26,16 @@ package final class WriteHandler: JobHandler, @unchecked Sendable {
 
     /// - Parameters:
     ///   - devices: what Redis is told of tokens; nil tells it nothing, and each question comes here.
+    ///   - adServicesTimeScale: see `AdServicesTokens.accept`.
     ///   - report: told what each applied batch did, for metrics.
     package init(
-        loop: EventLoop, postgres: PostgresClient, devices: KnownDevices? = nil,
+        loop: EventLoop, postgres: PostgresClient, devices: KnownDevices? = nil, adServicesTimeScale: Int = 1,
         report: @escaping @Sendable (ApplyReport) -> Void
     ) {
         self.loop = loop
         self.postgres = postgres
         self.devices = devices
+        self.adServicesTimeScale = adServicesTimeScale
         self.report = report
     }
 
@@ -80,6 +83,7 @@ package final class WriteHandler: JobHandler, @unchecked Sendable {
                     return .outcome(.forward(to: .verify, payload: job.payload))
                 }
                 content = .attribute(write)
+            case .adServices: content = .adServices(try AdServicesWrite(payload: job.payload, using: parser))
             case .attest:
                 let enrolment = try Enrolment(payload: job.payload, using: parser)
                 guard case .verified(let key) = enrolment.evidence else {
@@ -102,8 +106,9 @@ package final class WriteHandler: JobHandler, @unchecked Sendable {
         var tries = 0
         while true {
             do {
+                let scale = adServicesTimeScale
                 let applied = try await postgres.withConnection { connection throws(PostgresError) in
-                    try await SDKWrites.apply(writes, connection)
+                    try await SDKWrites.apply(writes, adServicesTimeScale: scale, connection)
                 }
                 report(applied)
                 return Array(repeating: .done, count: writes.count)

@@ -58,6 +58,14 @@ void copenssl_root_free(copenssl_root *root);
 /// of another length, -2 when memory ran out, else OpenSSL's X509_V_ERR number.
 int copenssl_root_verify(
     const copenssl_root *root, const copenssl_certificate *leaf, const copenssl_certificate *intermediate);
+/// An intermediate that copenssl_root_verify has found good, trusted by itself from now on, so that its own signature is
+/// not checked anew for each leaf. Only for one under a root without name constraints: those are not looked at here.
+/// Immutable: any number of threads at once.
+typedef struct copenssl_issuer copenssl_issuer;
+copenssl_issuer *copenssl_issuer_create(const copenssl_certificate *certificate);
+void copenssl_issuer_free(copenssl_issuer *issuer);
+/// Whether the issuer signed this leaf, with all that copenssl_root_verify checks of a leaf; results as there.
+int copenssl_issuer_verify(const copenssl_issuer *issuer, const copenssl_certificate *leaf);
 /// OpenSSL's fixed English words for a result of copenssl_root_verify.
 const char *copenssl_root_error(int result);
 

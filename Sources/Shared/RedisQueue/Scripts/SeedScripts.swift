@@ -57,39 +57,4 @@ extension QueueScripts {
             redis.call('SET', KEYS[1], '1', 'PX', 5000)
             return 1
             """)
-
-    /// Adds counts of dropped writes. A name beyond the bound is counted under `*`, so that strangers can't fill
-    /// memory with made-up bundle ids.
-    ///
-    /// KEYS: 1 unresolved
-    /// ARGV: 1 most names, then pairs of bundle id and count
-    static let countUnresolved = RedisScript(
-        name: "count-unresolved",
-        source: """
-            #!lua flags=allow-oom
-            for n = 2, #ARGV, 2 do
-                local name = ARGV[n]
-                if redis.call('HEXISTS', KEYS[1], name) == 0 and redis.call('HLEN', KEYS[1]) >= tonumber(ARGV[1]) then
-                    name = '*'
-                end
-                redis.call('HINCRBY', KEYS[1], name, ARGV[n + 1])
-            end
-            return 1
-            """)
-
-    /// Takes away counts that have reached Postgres.
-    ///
-    /// KEYS: 1 unresolved
-    /// ARGV: pairs of bundle id and count
-    static let forgetUnresolved = RedisScript(
-        name: "forget-unresolved",
-        source: """
-            #!lua flags=allow-oom
-            for n = 1, #ARGV, 2 do
-                if redis.call('HINCRBY', KEYS[1], ARGV[n], -tonumber(ARGV[n + 1])) <= 0 then
-                    redis.call('HDEL', KEYS[1], ARGV[n])
-                end
-            end
-            return 1
-            """)
 }

@@ -8,6 +8,8 @@ CREATE TABLE adservices_tokens (
     bundle_id text COLLATE "C" NOT NULL,
     subject_kind text COLLATE "C" NOT NULL CHECK (subject_kind IN ('install', 'customer')),
     subject text COLLATE "C" NOT NULL CHECK (octet_length(subject) BETWEEN 1 AND 255),
+    -- As the call with the token spelled it; null where that is the subject itself.
+    subject_as_sent text COLLATE "C",
     -- When the token was received: its age counts from here, and until the first ask the smallest one's token wins.
     stamp bigint NOT NULL CHECK (stamp >= 0 AND stamp < 9007199254740992),
     -- As the ingress sealed it; what ends erases it.

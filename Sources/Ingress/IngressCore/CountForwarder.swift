@@ -1,37 +1,36 @@
 package import EventLoop
 package import RedisQueue
 
-/// Counts writes that were dropped because their bundle resolves to no organization or to several, and hands the
-/// counts to the queue's Redis once a second. The first question of every integration is 'where did my calls go?'.
+/// Counts by name, and hands the counts to the queue's Redis once a second, from where a writer fetches them: writes
+/// dropped because their bundle resolves to no organization or to several ('where did my calls go?' is the first
+/// question of every integration), and the steps of enrolments.
 ///
 /// `@unchecked Sendable`: every property is touched on the loop's thread alone.
-package final class DropCounter: @unchecked Sendable {
-    /// Dropped since the start.
+package final class CountForwarder: @unchecked Sendable {
+    /// Counted since the start.
     package private(set) var total: Int64 = 0
     private var counts: [String: Int64] = [:]
     private let loop: EventLoop
-    private let store: UnresolvedCounts
+    private let store: PendingCounts
 
     private static let flushMilliseconds: Int64 = 1000
-    /// Names kept between two flushes; beyond, drops are counted under `otherNames`. Strangers choose the names.
+    /// Names kept between two flushes; beyond, they are counted together. Strangers choose some of them.
     private static let mostNames = 1000
-    /// No bundle id: those have no asterisk.
-    private static let otherNames = "*"
 
-    package init(loop: EventLoop, store: UnresolvedCounts) {
+    package init(loop: EventLoop, store: PendingCounts) {
         self.loop = loop
         self.store = store
     }
 
-    package func count(bundleID: String) {
+    package func count(_ name: String) {
         loop.preconditionInLoop()
         total += 1
-        add(bundleID, 1)
+        add(name, 1)
     }
 
-    private func add(_ bundleID: String, _ count: Int64) {
-        let name = counts[bundleID] != nil || counts.count < Self.mostNames ? bundleID : Self.otherNames
-        counts[name, default: 0] += count
+    private func add(_ name: String, _ count: Int64) {
+        let isKept = counts[name] != nil || counts.count < Self.mostNames
+        counts[isKept ? name : PendingCounts.otherNames, default: 0] += count
     }
 
     /// Hands counts over each second until the task is cancelled, and once more at the end.
