@@ -60,12 +60,14 @@ let package = Package(
         .executable(name: "ratchet-ingress", targets: ["IngressMain"]),
         .executable(name: "ratchet-verifier", targets: ["Verifier"]),
         .executable(name: "ratchet-writer", targets: ["Writer"]),
+        .executable(name: "ratchet-sweeper", targets: ["Sweeper"]),
         .executable(name: "ratchet", targets: ["CLI"]),
     ],
     targets: [
         shim("CLinux"),
         shim("CHiredis", libraries: ["hiredis"]),
         shim("CLibpq", libraries: ["pq"]),
+        shim("CCurl", libraries: ["curl"]),
         shim("COpenSSL", libraries: ["crypto"]),
         shim("CSimdjson", libraries: ["simdjson"]),
 
@@ -77,10 +79,13 @@ let package = Package(
         shared("HTTP", ["CLinux", "EventLoop"]),
         shared("Redis", ["CHiredis", "COpenSSL", "EventLoop"]),
         shared("Postgres", ["CLibpq", "EventLoop"]),
+        shared("HTTPClient", ["CCurl"]),
+        shared("AppleAds", ["Bytes", "JSON"]),
         shared("Trust", ["Bytes", "COpenSSL", "JSON", "Wire"]),
         shared("RedisQueue", ["Bytes", "EventLoop", "Jobs", "Redis", "Service"]),
         shared(
-            "Store", ["Bytes", "EventLoop", "JSON", "Postgres", "Wire"], resources: [.embedInCode("Migrations")]),
+            "Store", ["AppleAds", "Bytes", "EventLoop", "JSON", "Postgres", "Wire"],
+            resources: [.embedInCode("Migrations")]),
         shared("Service", ["Bytes", "CLinux", "EventLoop", "HTTP"]),
 
         group(
@@ -101,12 +106,20 @@ let package = Package(
                 "WorkerCore",
             ], main: true),
         group(
+            "Workers", "SweeperCore",
+            [
+                "AppleAds", "Bytes", "EventLoop", "HTTPClient", "JSON", "Postgres", "Service", "Store", "Wire",
+            ]),
+        group(
+            "Workers", "Sweeper",
+            ["EventLoop", "HTTPClient", "Postgres", "Service", "Store", "SweeperCore"], main: true),
+        group(
             "Ops", "OpsCore",
             [
                 "Bytes", "EventLoop", "JSON", "Jobs", "Postgres", "Redis", "RedisQueue", "Service", "Store", "Trust",
                 "Wire",
             ]),
-        group("Ops", "CLI", ["EventLoop", "OpsCore", "RedisQueue", "Service", "Store"], main: true),
+        group("Ops", "CLI", ["Bytes", "EventLoop", "OpsCore", "RedisQueue", "Service", "Store"], main: true),
 
         .target(
             name: "CTestPKI", path: "Tests/Support/CTestPKI", linkerSettings: [.linkedLibrary("crypto")]),
@@ -122,12 +135,14 @@ let package = Package(
         tests("WireTests", ["Bytes", "FuzzTargets", "JSON", "Wire"]),
         tests("JobsTests", ["Jobs"]),
         tests("EventLoopTests", ["EventLoop"]),
+        tests("HTTPClientTests", ["EventLoop", "HTTPClient"]),
+        tests("AppleAdsTests", ["AppleAds", "JSON"]),
         tests("HTTPTests", ["EventLoop", "FuzzTargets", "HTTP"]),
         tests("RedisTests", ["EventLoop", "Redis"]),
         tests("PostgresTests", ["EventLoop", "Postgres"]),
         tests("TrustTests", ["Bytes", "JSON", "Trust", "Wire"]),
         tests("RedisQueueTests", ["EventLoop", "Jobs", "Redis", "RedisQueue", "Service"]),
-        tests("StoreTests", ["Bytes", "EventLoop", "JSON", "Postgres", "Store", "Wire"]),
+        tests("StoreTests", ["AppleAds", "Bytes", "EventLoop", "JSON", "Postgres", "Store", "Wire"]),
         tests("ServiceTests", ["EventLoop", "HTTP", "Service"]),
         tests(
             "IngressTests",
@@ -139,6 +154,12 @@ let package = Package(
                 "WorkerCore", "Writer",
             ]),
         tests(
+            "SweeperTests",
+            [
+                "AppleAds", "Bytes", "EventLoop", "HTTPClient", "JSON", "Postgres", "Service", "Store", "SweeperCore",
+                "Wire",
+            ]),
+        tests(
             "OpsTests",
             [
                 "CLI", "EventLoop", "JSON", "Jobs", "OpsCore", "Postgres", "Redis", "RedisQueue", "Service", "Store",
@@ -146,7 +167,11 @@ let package = Package(
             ]),
         tests("Conformance", ["EventLoop", "HTTP"]),
         tests(
-            "EndToEnd", ["Bytes", "EventLoop", "Jobs", "Postgres", "Redis", "RedisQueue", "Service", "Store", "Wire"]),
+            "EndToEnd",
+            [
+                "Bytes", "EventLoop", "HTTPClient", "Jobs", "Postgres", "Redis", "RedisQueue", "Service", "Store",
+                "Wire",
+            ]),
     ] + fuzzing + instructions,
     cLanguageStandard: .c17,
     cxxLanguageStandard: .cxx17

@@ -48,7 +48,8 @@ systemd_accepts() {
         name=$(basename "$unit")
         sed -E 's#/usr/local/bin/ratchet[a-z-]*#/bin/true#' "$unit" >"$temporary/units/$name"
     done
-    for name in ratchet.target ratchet-ingress.service ratchet-verifier@1.service ratchet-writer@1.service; do
+    for name in ratchet.target ratchet-ingress.service ratchet-verifier@1.service ratchet-writer@1.service \
+        ratchet-sweeper@1.service; do
         [[ $name != *@1* ]] || cp "$temporary/units/${name/@1/@}" "$temporary/units/$name"
         output+=$(SYSTEMD_UNIT_PATH="$temporary/units:" systemd-analyze verify --man=no --recursive-errors=no \
             "$temporary/units/$name" 2>&1) || { printf '%s\n' "$output" && return 1; }

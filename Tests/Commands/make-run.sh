@@ -126,7 +126,7 @@ kill_and_see_restarted() { # kill_and_see_restarted <data> <name>
 
 all_ready() { # every process's own /readyz
     local name
-    for name in ingress verifier writer; do
+    for name in ingress verifier writer sweeper; do
         curl -sf --max-time 2 "http://$(cat "$1/run/$name.ops" 2>/dev/null)/readyz" >/dev/null || return 1
     done
 }
@@ -149,7 +149,7 @@ check 'a fresh data folder becomes ready' becomes_ready "$data"
 check 'three curl lines are printed' test "$(grep -c '^  curl ' "$temporary/out")" = 3
 check 'identify is answered' answers_identify "$port"
 check 'the printed identify line works' bash -c "$(grep -m1 '^  curl ' "$temporary/out") | grep -q '\"ok\": *true'"
-check 'every process has its pid file' test "$(cat "$data"/run/{ingress,verifier,writer,redis,postgres}.pid | wc -l)" = 5
+check 'every process has its pid file' test "$(cat "$data"/run/{ingress,verifier,writer,sweeper,redis,postgres}.pid | wc -l)" = 6
 check 'the secret is private' test "$(stat -c %a "$data/secret")" = 600
 check 'Redis syncs each write' redis_says "$data" appendfsync always
 check 'Redis evicts nothing' redis_says "$data" maxmemory-policy noeviction
@@ -157,7 +157,7 @@ check 'Postgres uses deploy/postgresql.conf' postgres_says "$data" checkpoint_ti
 check 'Postgres commits to disk' postgres_says "$data" synchronous_commit on
 check 'a second start on the same data is refused' refused 'already running on .* \(pid [0-9]+\)' "$data" "$(free_port)"
 check 'a port in use is named' refused "port $port is in use" "$temporary/two" "$port"
-for name in ingress verifier writer redis postgres; do
+for name in ingress verifier writer sweeper redis postgres; do
     check "$name killed with SIGKILL is started again" kill_and_see_restarted "$data" "$name"
 done
 check 'all of them are ready again' within 40 all_ready "$data"
@@ -171,6 +171,7 @@ if [[ $mode == real ]]; then
     binaries=${RATCHET_BIN_DIR:-.build/release}
     check 'ratchet-ingress links no Postgres' lacks "$binaries/ratchet-ingress" libpq
     check 'ratchet-verifier links no Postgres' lacks "$binaries/ratchet-verifier" libpq
+    check 'ratchet-sweeper links no Redis' lacks "$binaries/ratchet-sweeper" libhiredis
 fi
 kill -INT -- "-$group"
 check 'Ctrl-C stops it' stops "$group"
@@ -184,7 +185,7 @@ check 'SIGTERM to make stops it' stops "$group"
 check 'SIGTERM leaves nothing behind' nothing_left "$data"
 
 if [[ $mode == fake ]]; then
-    check 'it stops in order' test "$(tail -3 "$data/stops" | xargs)" = 'ingress verifier writer'
+    check 'it stops in order' test "$(tail -4 "$data/stops" | xargs)" = 'ingress verifier writer sweeper'
 
     start "$data" "$port"
     becomes_ready "$data" >/dev/null

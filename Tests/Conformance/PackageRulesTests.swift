@@ -17,6 +17,9 @@ import Testing
         ("IngressMain", ["Postgres", "Store", "CLibpq", "Trust", "OpsCore", "WorkerCore"]),
         ("IngressCore", ["Postgres", "Store", "CLibpq", "Trust", "WorkerCore"]),
         ("Verifier", ["Postgres", "Store", "CLibpq", "HTTPClient", "CCurl"]),
+        ("Writer", ["HTTPClient", "CCurl"]),
+        ("Sweeper", ["Redis", "RedisQueue", "CHiredis", "Trust"]),
+        ("AppleAds", ["EventLoop", "HTTP", "HTTPClient", "Redis", "Postgres", "Store", "Service", "CLinux", "CCurl"]),
         ("WorkerCore", ["Postgres", "Store", "CLibpq", "Trust"]),
         ("Trust", ["EventLoop", "HTTP", "Redis", "Postgres", "RedisQueue", "Store", "Service", "CLinux"]),
         ("Wire", ["EventLoop", "HTTP", "Redis", "Postgres", "RedisQueue", "Store", "Service", "CLinux", "Jobs"]),
@@ -44,9 +47,9 @@ import Testing
     @Test func sharedTargetsFormLevels() throws {
         // A target uses only levels before its own. A new shared target has to be given its place here.
         let levels: [Set<String>] = [
-            ["CLinux", "CHiredis", "CLibpq", "COpenSSL", "CSimdjson"],
+            ["CLinux", "CCurl", "CHiredis", "CLibpq", "COpenSSL", "CSimdjson"],
             ["Bytes", "JSON", "EventLoop"],
-            ["Wire", "Jobs", "HTTP", "Redis", "Postgres"],
+            ["Wire", "Jobs", "HTTP", "HTTPClient", "AppleAds", "Redis", "Postgres"],
             ["Trust", "Store", "Service"],
             ["RedisQueue"],
         ]
@@ -63,6 +66,7 @@ import Testing
     @Test func eachCLibraryHasItsFewConnectors() {
         let connectors: [String: Set<String>] = [
             "CLinux": ["EventLoop", "HTTP", "Service"],
+            "CCurl": ["HTTPClient"],
             "CHiredis": ["Redis"],
             "CLibpq": ["Postgres"],
             "COpenSSL": ["Bytes", "Redis", "Trust", "TestSupport"],

@@ -175,12 +175,12 @@ import Wire
         }
     }
 
-    /// Twenty writers with the same two hundred installs in any order: one row each, the smallest stamp, no deadlock.
+    /// Eight writers with the same two hundred installs in any order: one row each, the smallest stamp, no deadlock.
     @Test func parallelBatchesEndInTheSmallestStampOfEachInstall() async throws {
         let store = try await TestStore.make()
         let installs = (0..<200).map { "install_\($0)" }
         try await withThrowingTaskGroup(of: Void.self) { group in
-            for writer in 0..<20 {
+            for writer in 0..<8 {
                 group.addTask {
                     try await store.withConnection { (connection) async throws in
                         var random = SeededGenerator(seed: UInt64(writer))

@@ -149,7 +149,7 @@ package final class TestPostgres: @unchecked Sendable {
         fsync = off
         full_page_writes = off
         shared_buffers = 64MB
-        max_connections = 100
+        max_connections = 400
         max_wal_size = 512MB
         deadlock_timeout = 100ms
         log_min_messages = fatal

@@ -2,7 +2,7 @@
 """`make run`: a whole private Ratchet in one data folder, until Ctrl-C.
 
 Builds, starts Redis and Postgres on unix sockets with the configuration files of deploy/, migrates, creates a demo
-organization, starts the three processes and keeps them running. Two copies with different RATCHET_DATA and
+organization, starts the four processes and keeps them running. Two copies with different RATCHET_DATA and
 RATCHET_INGRESS_PORT do not touch each other. `--remove-data` removes the data folder of a stopped copy.
 """
 
@@ -27,9 +27,9 @@ sys.dont_write_bytecode = True
 from supervisor import GRACE_SECONDS, MARK, Fault, Managed, Stopped, Supervisor, leftovers, remove  # noqa: E402
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
-PRODUCTS = ["ratchet", "ratchet-ingress", "ratchet-verifier", "ratchet-writer"]
+PRODUCTS = ["ratchet", "ratchet-ingress", "ratchet-verifier", "ratchet-writer", "ratchet-sweeper"]
 # Names of pid and log files. Nothing new is accepted first; what the others still need goes last.
-STOP_ORDER = ["ingress", "verifier", "writer", "postgres", "redis"]
+STOP_ORDER = ["ingress", "verifier", "writer", "sweeper", "postgres", "redis"]
 # sun_path of a unix socket holds 107 bytes and a NUL.
 LONGEST_SOCKET_PATH_BYTES = 107
 POSTGRES_SOCKET = ".s.PGSQL.5432"
@@ -213,7 +213,7 @@ class Run:
             "RATCHET_PG": f"host={self.folders.postgres_sockets} port=5432 dbname=ratchet user=ratchet",
             "RATCHET_RUN_DIR": self.folders.run,
             "RATCHET_INGRESS_PORT": str(self.port),
-            # Three processes cannot share one fixed address; each writes the one it got to run/<name>.ops.
+            # Four processes cannot share one fixed address; each writes the one it got to run/<name>.ops.
             "RATCHET_OPS_LISTEN": "127.0.0.1:0",
         }
         own["RATCHET_MODE"] = os.environ.get("RATCHET_MODE") or "development"
@@ -392,10 +392,10 @@ class Run:
         self.write_wrapper(settings)
 
         self.check_port()
-        self.say("starting ingress, verifier and writer")
-        for name in ("ingress", "verifier", "writer"):
+        self.say("starting ingress, verifier, writer and sweeper")
+        for name in ("ingress", "verifier", "writer", "sweeper"):
             self.manage(name, [os.path.join(self.binaries, "ratchet-" + name)], self.environment)
-        for name in ("writer", "verifier", "ingress"):
+        for name in ("writer", "sweeper", "verifier", "ingress"):
             self.supervisor.wait_until(lambda one=name: self.ready(one), READY_SECONDS, f"waiting for {name}",
                                        os.path.join(self.folders.log, name + ".log"))
         self.announce()

@@ -5,7 +5,7 @@ set -euo pipefail
 
 packages=(
     # The C and C++ libraries that the targets link.
-    libc6-dev libstdc++-12-dev libhiredis-dev libpq-dev libssl-dev libsimdjson-dev
+    libc6-dev libstdc++-12-dev libhiredis-dev libpq-dev libssl-dev libsimdjson-dev libcurl4-openssl-dev
     # What make run starts, and what starts it.
     redis-server postgresql-15 python3 curl
     # What only the tests use: certificates made on the spot, and the proxy whose configuration is checked.

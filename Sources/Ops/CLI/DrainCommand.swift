@@ -1,3 +1,4 @@
+internal import Bytes
 internal import EventLoop
 internal import OpsCore
 internal import RedisQueue

@@ -1,5 +1,5 @@
+internal import Bytes
 internal import OpsCore
-internal import Service
 
 /// Documents as aligned text for people. What comes from outside is escaped: it can't command the terminal.
 struct TextRendering: Sendable {

@@ -1,5 +1,5 @@
+internal import Bytes
 internal import Postgres
-internal import Service
 package import Store
 internal import Wire
 

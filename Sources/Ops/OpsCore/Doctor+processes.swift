@@ -7,7 +7,7 @@ extension Doctor {
     /// The processes of this machine, by what they wrote into their run folders.
     func processes(_ settings: Settings, _ loop: EventLoop) async -> [Check] {
         var checks: [Check] = []
-        for process in [ServiceProcess.ingress, .verifier, .writer] {
+        for process in ServiceProcess.services {
             let name = process.rawValue
             let folders = Self.runFolders(of: process, settings.runFolder)
             if folders.isEmpty {

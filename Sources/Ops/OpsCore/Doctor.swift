@@ -62,7 +62,7 @@ package struct Doctor: Sendable {
                     "configuration", .warn, "\(unknown.name) is no setting and is ignored",
                     remedy: unknown.nearest.map { "did you mean \($0)?" } ?? "remove it; ratchet config lists all"))
         }
-        for process in [ServiceProcess.ingress, .verifier, .writer] {
+        for process in ServiceProcess.services {
             do throws(ServiceError) {
                 _ = try Settings(environment: environment, for: process)
             } catch {

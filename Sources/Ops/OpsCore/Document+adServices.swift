@@ -1,4 +1,4 @@
-internal import Service
+internal import Bytes
 package import Store
 
 // How AdServices tokens read for operators: the one place that names the keys.

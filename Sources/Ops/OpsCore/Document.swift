@@ -1,5 +1,5 @@
+internal import Bytes
 package import JSON
-internal import Service
 
 /// An answer as a tree, from which each face makes its own form: the command line aligned text or JSON, the console
 /// pages. Names are camelCase; members keep their order.

@@ -58,6 +58,16 @@ enum AddressText {
         return pairs(text)?.isEmpty == false ? text : nil
     }
 
+    /// The text itself when it is the address of a web page: http or https, a host, a port perhaps, a path.
+    static func web(_ text: String) -> String? {
+        guard plain(text), let address = rest(of: text, after: "https://") ?? rest(of: text, after: "http://") else {
+            return nil
+        }
+        let host = address.prefix { $0 != "/" }
+        let path = address.dropFirst(host.count)
+        return hostAndPort(host) && !path.contains { $0 == "?" || $0 == "#" || $0 == "\\" } ? text : nil
+    }
+
     /// An address without its password.
     static func masked(_ text: String) -> String {
         if text.utf8.starts(with: "unix://".utf8) && !text.utf8.contains(UInt8(ascii: "@")) { return text }

@@ -1,3 +1,5 @@
+internal import Bytes
+
 /// Writes JSON (RFC 8259) for log lines and operations answers; commas and nesting are the caller's.
 struct JSONText {
     private(set) var bytes: [UInt8] = []

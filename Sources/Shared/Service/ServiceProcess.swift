@@ -3,6 +3,7 @@ package enum ServiceProcess: String, CaseIterable, Sendable {
     case ingress = "ratchet-ingress"
     case verifier = "ratchet-verifier"
     case writer = "ratchet-writer"
+    case sweeper = "ratchet-sweeper"
     case console = "ratchet-console"
     case commandLine = "ratchet"
     /// The development stack, which starts all of them.
@@ -14,9 +15,17 @@ package enum ServiceProcess: String, CaseIterable, Sendable {
     }
 }
 
+extension ServiceProcess {
+    /// The processes that run for ever, in the order of a write's way.
+    package static let services: [ServiceProcess] = [.ingress, .verifier, .writer, .sweeper]
+}
+
 extension Set<ServiceProcess> {
-    /// The processes that run for ever.
-    static var services: Self { [.ingress, .verifier, .writer] }
+    static var services: Self { Set(ServiceProcess.services) }
     static var workers: Self { [.verifier, .writer] }
     static var everyone: Self { services.union([.commandLine]) }
+    /// Who knows Redis.
+    static var queue: Self { everyone.subtracting([.sweeper]) }
+    /// Who knows Postgres.
+    static var database: Self { [.writer, .sweeper, .commandLine] }
 }

@@ -100,6 +100,18 @@ package struct Settings: Sendable {
             problems.append(
                 "RATCHET_REPLICAS must be 1 or more when RATCHET_DURABILITY=replicated, for example RATCHET_REPLICAS=2")
         }
+        if settings.mode != .development {
+            if settings.adServicesTimeScale != 1 {
+                problems.append(
+                    "RATCHET_ADSERVICES_TIME_SCALE must be 1 unless RATCHET_MODE=development: tokens would expire early"
+                )
+            }
+            if !settings.adServicesURL.utf8.starts(with: "https://".utf8) {
+                problems.append(
+                    "RATCHET_ADSERVICES_URL must be https:// unless RATCHET_MODE=development, for example"
+                        + " RATCHET_ADSERVICES_URL=https://api-adservices.apple.com/api/v1/")
+            }
+        }
         return problems
     }
 

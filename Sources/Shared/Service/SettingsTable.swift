@@ -27,8 +27,8 @@ package struct SettingsTable: Sendable {
         "development lifts the demands that only make sense in a real installation; never expose it")
     package let secret: Setting<[UInt8]?> = .optional(
         "RATCHET_SECRET", "at least 32 bytes", example: "the output of: openssl rand -base64 48",
-        readBy: [.ingress], secrecy: .hidden, neededInProduction: true,
-        "keys challenges and the encryption of tokens; the same on every ingress, needed outside development"
+        readBy: [.ingress, .sweeper], secrecy: .hidden, neededInProduction: true,
+        "keys challenges and the encryption of tokens; the same on every ingress and sweeper, needed outside development"
     ) { $0.utf8.count >= 32 ? Array($0.utf8) : nil }
     package let dataFolder: Setting<String> = .parsed(
         "RATCHET_DATA", SettingPath.rule, example: "/var/lib/ratchet",
@@ -58,32 +58,32 @@ package struct SettingsTable: Sendable {
         example: "redis://127.0.0.1:6379",
         default: .byMode(
             production: "unix:///run/redis/redis-server.sock", development: "unix://$RATCHET_DATA/redis.sock"),
-        readBy: .everyone, secrecy: .address,
+        readBy: .queue, secrecy: .address,
         "the Redis that holds the queue: one server, what sentinels watch, or a cluster", parse: AddressText.redis)
     package let keyPrefix: Setting<String> = .parsed(
         "RATCHET_KEY_PREFIX", "1 to 64 printable ASCII characters without spaces and braces", example: "ratchet:",
-        default: "ratchet:", readBy: .everyone, "starts every Redis key; one installation, one prefix"
+        default: "ratchet:", readBy: .queue, "starts every Redis key; one installation, one prefix"
     ) { text in
         let allowed = text.utf8.allSatisfy { (0x21...0x7E).contains($0) && $0 != 0x7B && $0 != 0x7D }
         return allowed && (1...64).contains(text.utf8.count) ? text : nil
     }
     package let partitions: Setting<Int> = .parsed(
         "RATCHET_PARTITIONS", unit: "partitions", "a power of two from 1 to 256", example: "16", default: 16,
-        readBy: .everyone, "partitions of the queue; fixed when the installation is created"
+        readBy: .queue, "partitions of the queue; fixed when the installation is created"
     ) { text in
         Setting<Int>.wholeNumber(text).flatMap { (1...256).contains($0) && $0.nonzeroBitCount == 1 ? $0 : nil }
     }
     package let redisTimeoutMilliseconds: Setting<Int> = .integer(
-        "RATCHET_REDIS_TIMEOUT_MS", unit: "ms", 100...600_000, default: 10_000, readBy: .everyone,
+        "RATCHET_REDIS_TIMEOUT_MS", unit: "ms", 100...600_000, default: 10_000, readBy: .queue,
         "a Redis call without an answer for so long closes its connection")
     package let redisUnchecked: Setting<Bool> = .flag(
-        "RATCHET_REDIS_UNCHECKED", readBy: .everyone,
+        "RATCHET_REDIS_UNCHECKED", readBy: .queue,
         "1 skips the check of Redis' own configuration, for managed servers that hide it")
     package let durability: Setting<Durability> = .choice(
         "RATCHET_DURABILITY", default: "fsync", readBy: [.ingress, .verifier, .writer, .commandLine],
         "what a 2xx promises: synced file, file synced each second, or every replica")
     package let replicas: Setting<Int> = .integer(
-        "RATCHET_REPLICAS", unit: "replicas", 0...16, default: 0, readBy: .everyone,
+        "RATCHET_REPLICAS", unit: "replicas", 0...16, default: 0, readBy: .queue,
         "how many replicas must have a write with RATCHET_DURABILITY=replicated: all there are")
 
     let postgres = SettingTopic("Postgres")
@@ -93,17 +93,17 @@ package struct SettingsTable: Sendable {
         default: .byMode(
             production: "host=/run/postgresql dbname=ratchet user=ratchet",
             development: "host='$RATCHET_DATA/pgsock' dbname=ratchet user=ratchet"),
-        readBy: [.writer, .commandLine], secrecy: .address, "the database", parse: AddressText.postgres)
+        readBy: .database, secrecy: .address, "the database", parse: AddressText.postgres)
     package let postgresSchema: Setting<String> = .parsed(
         "RATCHET_PG_SCHEMA", "1 to 48 of a-z, 0-9 and _, not starting with a digit", example: "ratchet",
-        default: "ratchet", readBy: [.writer, .commandLine], "schema that holds every table"
+        default: "ratchet", readBy: .database, "schema that holds every table"
     ) { text in
         let lower: (UInt8) -> Bool = { (0x61...0x7A).contains($0) || $0 == 0x5F }
         guard let first = text.utf8.first, lower(first), text.utf8.count <= 48 else { return nil }
         return text.utf8.allSatisfy { lower($0) || (0x30...0x39).contains($0) } ? text : nil
     }
     package let postgresTimeoutMilliseconds: Setting<Int> = .integer(
-        "RATCHET_PG_TIMEOUT_MS", unit: "ms", 100...600_000, default: 10_000, readBy: [.writer, .commandLine],
+        "RATCHET_PG_TIMEOUT_MS", unit: "ms", 100...600_000, default: 10_000, readBy: .database,
         "a statement without an answer for so long fails and its connection is closed")
 
     let intake = SettingTopic("Intake")
@@ -200,6 +200,19 @@ package struct SettingsTable: Sendable {
         readBy: [.verifier, .commandLine],
         "PEM file of roots believed beside Apple's, for chains made in software; refused outside development",
         parse: SettingPath.absolute)
+
+    let adServices = SettingTopic("Apple Ads")
+    package let adServicesURL: Setting<String> = .parsed(
+        "RATCHET_ADSERVICES_URL", "an https:// address (http:// in development) without a user, a query and a fragment",
+        example: "https://api-adservices.apple.com/api/v1/", default: "https://api-adservices.apple.com/api/v1/",
+        readBy: [.sweeper], "where AdServices tokens are exchanged", parse: AddressText.web)
+    package let adServicesConcurrency: Setting<Int> = .integer(
+        "RATCHET_ADSERVICES_CONCURRENCY", unit: "calls", 1...512, default: 32, readBy: [.sweeper],
+        "AdServices tokens that one sweeper asks about at once")
+    package let adServicesTimeScale: Setting<Int> = .integer(
+        "RATCHET_ADSERVICES_TIME_SCALE", unit: "times", 1...86_400, default: 1,
+        readBy: [.writer, .sweeper, .commandLine],
+        "divides every delay of AdServices tokens and their 24 hours; refused outside development")
 
     /// Every setting in the order of the table, from the stored properties themselves: an entry can't be forgotten.
     static let settings: [any AnySetting] = Mirror(reflecting: shared).children.compactMap {

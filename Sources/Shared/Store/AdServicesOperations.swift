@@ -1,3 +1,4 @@
+internal import AppleAds
 package import Postgres
 
 /// How the sweep stands, for operators.
@@ -124,7 +125,7 @@ package enum AdServicesOperations {
     /// What waits for its next rung. One that waits for its first ask has only seconds to go, one that a sweeper has in
     /// hand is being asked about, and one with no ask left waits for its end.
     private static let movable = """
-        state = 'pending' AND due_at > $1 AND lease IS NULL AND asks > 0 AND attempts < \(AdServicesTokens.mostAttempts)
+        state = 'pending' AND due_at > $1 AND lease IS NULL AND asks > 0 AND attempts < \(AdServicesLadder.mostAttempts)
             AND ($2::text IS NULL OR organization = $2)
             AND ($3::text IS NULL OR bundle_id = $3
                 OR bundle_id IN (SELECT a.bundle_id FROM apps AS a WHERE a.id = $3))

@@ -1,3 +1,4 @@
+internal import AppleAds
 package import Postgres
 package import Wire
 
@@ -62,19 +63,19 @@ package struct NewAdServicesToken: Equatable, Sendable {
         return id
     }
 
-    fileprivate var key: AdServicesKey {
+    fileprivate var key: KeyBytes {
         let kind =
             switch subject {
             case .install: "install"
             case .customer: "customer"
             }
-        return AdServicesKey(
+        return KeyBytes(
             parts: [Array(organization.utf8), Array(bundleID.utf8), Array(kind.utf8), Array(name.utf8)])
     }
 }
 
 /// Ordered as Postgres orders the primary key, by bytes.
-private struct AdServicesKey: Hashable, Comparable {
+private struct KeyBytes: Hashable, Comparable {
     /// Organization, bundle id, kind of subject, subject.
     let parts: [[UInt8]]
 
@@ -87,9 +88,7 @@ private struct AdServicesKey: Hashable, Comparable {
 /// The tokens that wait to be asked about, from where they come in. What happens to them afterwards is the sweep's.
 package enum AdServicesTokens {
     /// Apple advises to wait so long after a token was made; asked earlier it often answers 404.
-    package static let firstAskMicroseconds: Int64 = 5_000_000
-    /// Asks after which no other comes: the first, the seven rungs of the ladder, the last one twice more.
-    package static let mostAttempts = 10
+    private static let firstAskSeconds: Int64 = 5
 
     package struct Accepted: Equatable, Sendable {
         /// Row versions written.
@@ -113,12 +112,12 @@ package enum AdServicesTokens {
             a.key == b.key ? a.token.stamp < b.token.stamp : a.key < b.key
         }
         var firsts: [NewAdServicesToken] = []
-        var before: AdServicesKey?
+        var before: KeyBytes?
         for (key, token) in ordered where key != before {
             firsts.append(token)
             before = key
         }
-        let wait = firstAskMicroseconds / Int64(max(1, timeScale))
+        let wait = AdServicesLadder(timeScale: timeScale).scaled(seconds: firstAskSeconds)
         accepted.written = try await connection.query(firstSQL, columns(firsts) + [.int64(wait)]).affectedRows
         guard accepted.written < tokens.count else { return accepted }
         // Their rows are locked by the statement before, so what this one reads of them stands.

@@ -1,3 +1,4 @@
+internal import EventLoop
 package import Postgres
 
 /// Brings a schema forward, one numbered migration after the other; there is no way back.
@@ -34,6 +35,23 @@ package enum Migrator {
             throw StoreError(.database, "\(error)")
         }
         return applied
+    }
+
+    /// Why this program can't work on the schema now, for an operator; nil when it can. Call from any task.
+    package static func problem(_ postgres: PostgresClient) async -> String? {
+        do {
+            let state: MigrationState = try await postgres.loop.run {
+                try await postgres.withConnection { connection throws(PostgresError) in
+                    try await Migrator.state(connection)
+                }
+            }
+            return state.fits
+                ? nil : "the schema is at \(state.current), this program needs \(state.needed): run ratchet migrate"
+        } catch let error as PostgresError {
+            return error.code == .connection ? "postgres is away" : error.message
+        } catch {
+            return "postgres: \(error)"
+        }
     }
 
     /// Compares the schema with what this program needs. Changes nothing; an absent schema has `current` 0.

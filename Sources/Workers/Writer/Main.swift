@@ -20,7 +20,7 @@ struct WriterMain {
             // Two connections: the app directory must not wait behind a batch.
             let writes = PostgresClient(configuration, on: loop)
             let reads = PostgresClient(configuration, on: loop)
-            context.operations.addReadiness("postgres") { await schemaHealth(reads) }
+            context.operations.addReadiness("postgres") { await Migrator.problem(reads).map { .bad($0) } ?? .good }
             let worker = try await WorkerProcess.start(context, .write, loop)
             try await fixPartitions(context, reads, loop)
             context.operations.addReadiness("intake") {
@@ -31,7 +31,10 @@ struct WriterMain {
             }
             let metrics = WriterMetrics(context.metrics)
             let devices = KnownDevices(client: worker.client, keys: worker.keys)
-            let handler = WriteHandler(loop: loop, postgres: writes, devices: devices) { metrics.add($0) }
+            let handler = WriteHandler(
+                loop: loop, postgres: writes, devices: devices,
+                adServicesTimeScale: context.settings.adServicesTimeScale
+            ) { metrics.add($0) }
             let revocations = RevocationPublisher(loop: loop, devices: devices, postgres: reads, log: context.log)
             let publisher = DirectoryPublisher(
                 loop: loop, client: worker.client, keys: worker.keys, postgres: reads, log: context.log)
@@ -77,23 +80,6 @@ struct WriterMain {
                 .configuration,
                 "RATCHET_PARTITIONS is \(wanted), this installation was made with \(stands): set RATCHET_PARTITIONS=\(stands)"
             )
-        }
-    }
-
-    private static func schemaHealth(_ postgres: PostgresClient) async -> Health {
-        do {
-            let state = try await postgres.loop.run {
-                try await postgres.withConnection { connection throws(PostgresError) in
-                    try await Migrator.state(connection)
-                }
-            }
-            return state.fits
-                ? .good
-                : .bad("the schema is at \(state.current), this program needs \(state.needed): run ratchet migrate")
-        } catch let error as PostgresError {
-            return .bad(error.code == .connection ? "postgres is away" : error.message)
-        } catch {
-            return .bad("postgres: \(error)")
         }
     }
 }

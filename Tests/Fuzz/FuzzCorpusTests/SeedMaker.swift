@@ -141,6 +141,14 @@ import Wire
         try write(attribute(.unverified(jws: "AAAA.AAAA.AAAA")), "wire", "attribute-payload")
         try write(attribute(.refused(reason: "bad_signature")), "wire", "attribute-refused")
         try write(attribute(.verified(facts)), "wire", "attribute-verified")
+        try write(
+            AdServicesWrite(
+                bundleID: FuzzFacts.bundleID, installID: "i-1", sealedToken: Array(repeating: 1, count: 61),
+                storefront: "us", environment: .xcode
+            ).encodePayload(), "wire", "adservices-payload")
+        try write(
+            #"{"bundleId":"b","installId":"i","token":"\#(String(repeating: "+/aA", count: 9))","environment":"xcode"}"#,
+            "wire", "adservices")
         try write(enrolment.encodePayload(), "wire", "enrolment")
         var verified = enrolment
         verified.evidence = .verified(

@@ -33,6 +33,16 @@ extension FuzzTarget {
                     ]))
             try enrolment.checkCarried(using: parser)
         }
+        if let call = try taken({ () throws(WireError) in try Validated<AdServicesCall>(body: bytes, using: parser) }) {
+            let sealer = AdServicesToken.sealer(secret: Array(repeating: 1, count: 32))
+            let write = call.write.sealed(by: sealer, organization: "acme", proof: WriteProof())
+            try write.checkCarried(using: parser)
+            let context = AdServicesToken.context(
+                organization: "acme", bundleID: write.bundleID, subject: write.subject)
+            try require(
+                sealer.open(write.sealedToken, context: context) == Array(call.write.token.utf8),
+                "a sealed token does not open")
+        }
     }
 
     /// What a body says; nil when it is refused, and then the refusal must be an answer that can be sent.
@@ -52,6 +62,7 @@ extension FuzzTarget {
     private static func checkPayloads(_ bytes: [UInt8], _ parser: JSONParser) throws(BrokenProperty) {
         if let write = try? IdentifyWrite(payload: bytes, using: parser) { try write.checkCarried(using: parser) }
         if let write = try? AttributeWrite(payload: bytes, using: parser) { try write.checkCarried(using: parser) }
+        if let write = try? AdServicesWrite(payload: bytes, using: parser) { try write.checkCarried(using: parser) }
         if let enrolment = try? Enrolment(payload: bytes, using: parser) { try enrolment.checkCarried(using: parser) }
         if let answer = EnrolmentAnswer(payload: bytes, using: parser) {
             let again = EnrolmentAnswer(payload: answer.encodePayload(), using: parser)
@@ -109,4 +120,5 @@ extension JobPayload {
 
 extension IdentifyWrite: JobPayload {}
 extension AttributeWrite: JobPayload {}
+extension AdServicesWrite: JobPayload {}
 extension Enrolment: JobPayload {}

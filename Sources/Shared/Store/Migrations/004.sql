@@ -23,6 +23,8 @@ CREATE TABLE adservices_tokens (
     asks integer NOT NULL DEFAULT 0,
     -- When the next ask is due. A claim moves it to the end of its lease, so that whoever dies is followed by another.
     due_at bigint,
+    -- What due_at was before the claim; null while nobody holds it.
+    due_before bigint,
     -- Who holds it now: random for each claim.
     lease bytea CHECK (octet_length(lease) = 16),
     -- Apple's last HTTP status; 0 when there was no answer. Kept when it ends.

@@ -26,7 +26,8 @@ package enum Timestamps {
         return String(decoding: text, as: UTF8.self)
     }
 
-    static func append(milliseconds: Int64, to text: inout [UInt8]) {
+    /// Appends what `rfc3339(milliseconds:)` answers.
+    package static func append(milliseconds: Int64, to text: inout [UInt8]) {
         let clamped = min(max(milliseconds, writable.lowerBound), writable.upperBound)
         let (dayOfEpoch, time) = floorDivide(clamped, by: millisecondsPerDay)
         let day = dayOfEpoch + epochDay

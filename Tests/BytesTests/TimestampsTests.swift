@@ -1,4 +1,4 @@
-import Service
+import Bytes
 import Testing
 
 @Suite struct TimestampsTests {

@@ -1,0 +1,163 @@
+internal import CCurl
+internal import Glibc
+internal import Synchronization
+
+/// Posts plain text to web servers: many calls at once over few connections that stay open, HTTP/2 where a server offers
+/// it, a deadline for each, no redirects, no other scheme than http and https, certificates checked.
+///
+/// All of libcurl runs on one thread of the caller's own: a name lookup or a handshake never holds up an event loop, and
+/// none of its handles is touched from two threads. Safe from any thread.
+package final class HTTPCaller: Sendable {
+    package struct Configuration: Sendable {
+        /// Connections to one host at a time, and those kept between calls.
+        package var mostConnections = 32
+        /// Of a whole call, name lookup and connecting included.
+        package var deadlineMilliseconds: Int64 = 10_000
+        /// A server that doesn't take a connection for so long is away.
+        package var connectDeadlineMilliseconds: Int64 = 5_000
+        package var mostBodyBytes = 65_536
+        /// Whether `https_proxy`, `no_proxy` and the like hold, as libcurl reads them.
+        package var proxyFromEnvironment = false
+        /// A PEM file of the roots to trust instead of the system's.
+        package var roots: String?
+        package var userAgent = "ratchet"
+
+        package init() {}
+    }
+
+    private struct Call {
+        let number: UInt64
+        let url: String
+        let body: [UInt8]
+    }
+
+    private struct State {
+        var nextNumber: UInt64 = 1
+        /// Not yet known to the thread.
+        var new: [Call] = []
+        var waiting: [UInt64: UnsafeContinuation<HTTPCallResult, Never>] = [:]
+        var closing = false
+        /// Nil once the thread has freed it. Other threads only wake it, and only while they hold the lock.
+        nonisolated(unsafe) var calls: OpaquePointer?
+    }
+
+    private let state: Mutex<State>
+
+    /// How long the thread sleeps when nothing happens; every change wakes it.
+    private static let idleMilliseconds: Int32 = 60_000
+
+    /// Starts the thread. `close` must be called in the end.
+    package init(_ configuration: Configuration) {
+        var options = ccurl_options()
+        options.most_connections = UInt32(clamping: configuration.mostConnections)
+        options.deadline_ms = UInt32(clamping: configuration.deadlineMilliseconds)
+        options.connect_deadline_ms = UInt32(clamping: configuration.connectDeadlineMilliseconds)
+        options.most_body_bytes = UInt32(clamping: configuration.mostBodyBytes)
+        options.proxy_from_environment = configuration.proxyFromEnvironment ? 1 : 0
+        let calls = configuration.userAgent.withCString { agent in
+            options.user_agent = agent
+            guard let roots = configuration.roots else { return ccurl_create(&options) }
+            return roots.withCString { path in
+                options.roots = path
+                return ccurl_create(&options)
+            }
+        }
+        precondition(calls != nil, "no memory for libcurl")
+        state = Mutex(State(calls: calls))
+        startThread()
+    }
+
+    private func startThread() {
+        var thread = pthread_t()
+        // The thread holds the caller until it is closed.
+        let context = Unmanaged.passRetained(self).toOpaque()
+        let result = pthread_create(
+            &thread, nil,
+            { raw in
+                guard let raw else { return nil }
+                Unmanaged<HTTPCaller>.fromOpaque(raw).takeRetainedValue().main()
+                return nil
+            }, context)
+        precondition(result == 0, "no thread left for HTTP calls")
+        pthread_detach(thread)
+    }
+
+    /// Posts a text and waits for what comes of it, at the latest the deadline. Cancelling the task does not end the
+    /// call. How many run at once is the caller's to bound.
+    package func post(_ body: [UInt8], to url: String) async -> HTTPCallResult {
+        await withUnsafeContinuation { continuation in
+            let isOpen = state.withLock { state in
+                guard !state.closing, let calls = state.calls else { return false }
+                let number = state.nextNumber
+                state.nextNumber += 1
+                state.waiting[number] = continuation
+                state.new.append(Call(number: number, url: url, body: body))
+                if state.new.count == 1 { ccurl_wake(calls) }
+                return true
+            }
+            if !isOpen { continuation.resume(returning: .failed(HTTPCallFailure(.closed, "the caller is closed"))) }
+        }
+    }
+
+    /// Ends the thread; calls under way fail with `.closed`.
+    package func close() {
+        state.withLock { state in
+            state.closing = true
+            if let calls = state.calls { ccurl_wake(calls) }
+        }
+    }
+
+    private func main() {
+        // Set before the thread started and freed below by this thread alone.
+        guard let calls = state.withLock({ state in SendablePointer(state.calls) }).value else { return }
+        while true {
+            let (new, closing) = state.withLock { state in
+                defer { state.new = [] }
+                return (state.new, state.closing)
+            }
+            if closing { break }
+            for call in new where ccurl_start(calls, call.number, call.url, call.body, UInt64(call.body.count)) != 0 {
+                end(call.number, .failed(HTTPCallFailure(.unreachable, "the call could not be started")))
+            }
+            guard ccurl_turn(calls, Self.idleMilliseconds) == 0 else { break }
+            var ended = ccurl_ended()
+            while ccurl_next(calls, &ended) == 1 { end(ended.number, Self.result(ended)) }
+        }
+        let left = state.withLock { state in
+            state.closing = true
+            state.calls = nil
+            defer { state.waiting = [:] }
+            return Array(state.waiting.values)
+        }
+        ccurl_destroy(calls)
+        for continuation in left {
+            continuation.resume(returning: .failed(HTTPCallFailure(.closed, "the caller is closed")))
+        }
+    }
+
+    private func end(_ number: UInt64, _ result: HTTPCallResult) {
+        state.withLock { $0.waiting.removeValue(forKey: number) }?.resume(returning: result)
+    }
+
+    private static func result(_ ended: ccurl_ended) -> HTTPCallResult {
+        let problem = String(cString: ended.problem)
+        switch Int(ended.outcome) {
+        case ccurl_answered:
+            let body = Array(UnsafeBufferPointer(start: ended.body, count: Int(ended.length)))
+            return .answered(
+                HTTPAnswer(
+                    status: Int(ended.status), body: body,
+                    retryAfterSeconds: ended.retry_after >= 0 ? ended.retry_after : nil, version: Int(ended.version),
+                    connected: ended.connected == 1))
+        case ccurl_late: return .failed(HTTPCallFailure(.late, problem))
+        case ccurl_too_long: return .failed(HTTPCallFailure(.tooLong(status: Int(ended.status)), problem))
+        default: return .failed(HTTPCallFailure(.unreachable, problem))
+        }
+    }
+
+    /// Carries the pointer out of the lock to the one thread that uses it.
+    private struct SendablePointer: @unchecked Sendable {
+        let value: OpaquePointer?
+        init(_ value: OpaquePointer?) { self.value = value }
+    }
+}

@@ -1,0 +1,184 @@
+import AppleAds
+import EventLoop
+import Postgres
+import Service
+import Store
+import SweeperCore
+import Synchronization
+import TestSupport
+import Testing
+
+@testable import SweeperCore
+
+/// Holds, stops, leases and several sweepers.
+@Suite struct SharingTests {
+    @Test func anOutageStopsTheSweepAndBurnsNothing() async throws {
+        let change: (inout SweepRig.Settings) -> Void = { $0.configuration.concurrency = 4 }
+        try await SweepRig.run(change, byDefault: .broken) { rig in
+            for index in 0..<40 { try await rig.receive("t\(index)") }
+            try await rig.run(untilSeconds: 34)
+            // Those in flight when the breaker opened were asked; the others were given back as they were.
+            let asked = rig.apple.total
+            #expect((5...8).contains(asked), "\(asked)")
+            #expect(try await rig.health() == .level(0, "nobody asks for a while: unreachable"))
+            let untouched = try await rig.row("t39")
+            #expect(untouched.asks == 0 && untouched.due == 5 && !untouched.isClaimed)
+            // Then one at a time: at 35 s, a minute later, two, four and from then on five minutes apart.
+            try await rig.run(untilSeconds: 36)
+            #expect(rig.apple.total == asked + 1)
+            try await rig.run(untilSeconds: 94)
+            #expect(rig.apple.total == asked + 1)
+            try await rig.run(untilSeconds: 96)
+            #expect(rig.apple.total == asked + 2)
+            try await rig.run(untilSeconds: 3_600)
+            #expect((10...18).contains(rig.apple.total - asked), "\(rig.apple.total - asked) probes in an hour")
+            for index in 0..<40 {
+                let row = try await rig.row("t\(index)")
+                #expect(row.attempts == 0 && row.state == "pending" && !row.isClaimed)
+            }
+            // It ends: the probe is answered, and all the others go out at once.
+            for index in 0..<40 { rig.apple.script("t\(index)", [.organic]) }
+            try await rig.run(untilSeconds: 3_600 + 1_300)
+            for index in 0..<40 {
+                let row = try await rig.row("t\(index)")
+                #expect(row.state == "organic" && row.attempts == 1)
+            }
+        }
+    }
+
+    @Test func aFewFailuresAmongAnswersStopNothing() async throws {
+        let change: (inout SweepRig.Settings) -> Void = { $0.configuration.concurrency = 1 }
+        try await SweepRig.run(change) { rig in
+            for index in 0..<20 {
+                try await rig.receive("t\(index)", atSeconds: Int64(index) - 30)
+                if index % 5 != 4 { rig.apple.script("t\(index)", [.broken, .organic]) }
+            }
+            try await rig.run(untilSeconds: 1)
+            #expect(rig.apple.total == 20)
+            #expect(rig.metric("ratchet_adservices_held") == 0)
+        }
+    }
+
+    @Test func theBreakerWaitsLongerEachTimeUpToFiveMinutes() {
+        var breaker = SweepBreaker()
+        for _ in 1..<SweepBreaker.mostFailures { #expect(breaker.failed() == nil) }
+        #expect(breaker.failed() == 30)
+        for seconds in [60, 120, 240, 300, 300] {
+            breaker.held()
+            #expect(breaker.isProbing)
+            #expect(breaker.failed() == Int64(seconds))
+        }
+        breaker.answered()
+        #expect(breaker == SweepBreaker())
+    }
+
+    @Test func whileItIsPausedNothingIsClaimed() async throws {
+        try await SweepRig.run { rig in
+            try await rig.receive("a")
+            try await rig.execute("UPDATE adservices_sweep SET paused_at = 1")
+            try await rig.run(untilSeconds: 10_000)
+            #expect(rig.apple.total == 0)
+            #expect(try await rig.health() == .level(0, "the sweep is paused by hand"))
+            #expect(rig.metric("ratchet_adservices_paused") == 1)
+            try await rig.execute("UPDATE adservices_sweep SET paused_at = NULL")
+            try await rig.run(untilSeconds: 20_000)
+            #expect(try await rig.row("a").state == "organic")
+            #expect(rig.metric("ratchet_adservices_paused") == 0)
+        }
+    }
+
+    @Test func aStopWaitsForWhatIsAskedAndGivesTheRestBack() async throws {
+        let change: (inout SweepRig.Settings) -> Void = { $0.configuration.concurrency = 2 }
+        try await SweepRig.run(change, byDefault: .later(milliseconds: 300, .organic)) { rig in
+            for index in 0..<6 { try await rig.receive("t\(index)", atSeconds: Int64(index) - 20) }
+            try await rig.startSweep()
+            await rig.apple.waitForAsks(2)
+            await rig.stopSweep()
+            #expect(rig.apple.total == 2)
+            for index in 0..<6 {
+                let row = try await rig.row("t\(index)")
+                #expect(row.state == (index < 2 ? "organic" : "pending") && !row.isClaimed)
+                if index >= 2 { #expect(row.due == Int64(index) - 15 && row.asks == 0) }
+            }
+        }
+    }
+
+    @Test func aTokenThatCannotBeDecryptedIsKeptForTheRightSecret() async throws {
+        try await SweepRig.run { rig in
+            try await rig.receive("a", sealed: Array(repeating: 1, count: 60))
+            try await rig.run(untilSeconds: 20)
+            let row = try await rig.row("a")
+            #expect(row.state == "pending" && row.holdsToken && row.asks == 0 && row.due == 905 && !row.isClaimed)
+            #expect(rig.metric("ratchet_adservices_unreadable_tokens_total") == 1)
+            #expect(rig.log.all.contains { $0.contains("RATCHET_SECRET") })
+            try await rig.run(untilSeconds: 100_000)
+            #expect(try await rig.row("a").state == "expired")
+        }
+    }
+
+    /// A result that comes after the lease has gone to another sweeper is not its token's any more.
+    @Test func aLostLeaseThrowsTheResultAway() async throws {
+        try await SweepRig.run(byDefault: .later(milliseconds: 400, .organic)) { rig in
+            try await rig.receive("a", atSeconds: -10)
+            try await rig.startSweep()
+            await rig.apple.waitForAsks(1)
+            try await rig.execute("UPDATE adservices_tokens SET lease = decode(repeat('ab', 16), 'hex')")
+            await rig.stopSweep()
+            let row = try await rig.row("a")
+            #expect(row.state == "pending" && row.asks == 0 && row.holdsToken)
+            #expect(rig.metric("ratchet_adservices_leases_lost_total") == 1)
+            #expect(rig.metric(#"ratchet_adservices_outcomes_total{state="organic"}"#) == 0)
+        }
+    }
+
+    /// While an ask is out, nobody else may ask, so it must not begin when the lease is nearly over.
+    @Test func nobodyAsksWithLessThanTwelveSecondsOfALeaseLeft() async throws {
+        let change: (inout SweepRig.Settings) -> Void = {
+            $0.configuration.concurrency = 1
+            $0.secondsPerAsk = 25
+        }
+        try await SweepRig.run(change, byDefault: .later(milliseconds: 300, .organic)) { rig in
+            for index in 0..<4 { try await rig.receive("t\(index)", atSeconds: Int64(index) - 20) }
+            try await rig.startSweep()
+            // All four were claimed at 0 for 60 s. The third comes at 50.
+            await rig.apple.waitForAsks(3)
+            let row = try await rig.row("t2")
+            #expect(rig.asks("t0") == [0] && rig.asks("t1") == [25] && rig.asks("t2") == [50])
+            #expect(row.isClaimed && (row.due ?? 0) >= 50 + 12, "\(row)")
+        }
+    }
+
+    /// Notes what it is told in a table of its own, or fails.
+    private final class Target: AdServicesOutcomeTarget {
+        private let fails = Mutex(true)
+        func receive(_ outcomes: [SweptToken], _ connection: PostgresConnection) async throws(PostgresError) {
+            for outcome in outcomes {
+                _ = try await connection.query(
+                    "INSERT INTO told VALUES ($1, $2)",
+                    [.text(outcome.token.key.subject), .text(outcome.ending?.rawValue)])
+            }
+            let failsNow = fails.withLock { fails in
+                defer { fails = false }
+                return fails
+            }
+            if failsNow { throw PostgresError(.server, sqlstate: "40001", "try again") }
+        }
+    }
+
+    @Test func aCallbackIsToldInTheTransactionOfTheOutcome() async throws {
+        try await SweepRig.run({ $0.target = Target() }) { rig in
+            try await rig.execute("CREATE TABLE told (subject text PRIMARY KEY, state text)")
+            rig.apple.script("a", [.notYet, .attributed(campaign: 7)])
+            try await rig.receive("a", callback: "customer")
+            try await rig.receive("b")
+            try await rig.run(untilSeconds: 60)
+            let states = [try await rig.row("a").state, try await rig.row("b").state]
+            #expect(states == ["resolved", "organic"])
+            let told = try await rig.store.withConnection { connection in
+                try await connection.query("SELECT string_agg(subject || state, ',') AS told FROM told").first?
+                    .optionalString("told")
+            }
+            #expect(told == "aresolved", "the failed transaction left nothing, and who has no callback is not told of")
+        }
+    }
+}
