@@ -1,10 +1,10 @@
 .DEFAULT_GOAL := help
-.PHONY: help run test chaos bench-queue bench-enrolment bench-instructions cluster-test fuzz fuzz-merge lint build \
-    setup clean clean-data
+.PHONY: help run test chaos chaos-adservices bench-queue bench-enrolment bench-adservices bench-instructions \
+    cluster-test fuzz fuzz-merge lint build setup clean clean-data
 
 help: ## List these commands.
 	@echo 'Ratchet. Commands:'
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
 	@echo 'Read from the environment:'
 	@echo '  RATCHET_INGRESS_PORT  port of the SDK API in make run (8080)'
@@ -60,6 +60,16 @@ fuzz: setup ## Fuzz the readers of outside bytes; what breaks one is kept below 
 
 fuzz-merge: setup ## Take what make fuzz has found on its way into Tests/Fuzz/Corpus, reduced.
 	@exec python3 deploy/dev/fuzz.py --merge
+
+chaos-adservices: setup ## Kill sweepers 50 times while they ask about 20,000 tokens.
+	swift build --build-tests --explicit-target-dependency-import-check error
+	RATCHET_CHAOS_ADSERVICES=1 swift test --skip-build --explicit-target-dependency-import-check error --no-parallel \
+	    --filter twentyThousandTokensSurviveFiftyKills
+
+bench-adservices: build ## Measure the sweep with a million tokens pending: claims, exchanges, memory.
+	swift build --build-tests --explicit-target-dependency-import-check error
+	RATCHET_BIN_DIR=.build/release RATCHET_BENCH_ADSERVICES=$${RATCHET_BENCH_ADSERVICES:-1000000} \
+	    swift test --skip-build --explicit-target-dependency-import-check error --no-parallel --filter SweeperBench
 
 lint: ## Check the format of Swift, the syntax of scripts, and the headers of the C targets.
 	@exec deploy/dev/lint.sh

@@ -167,7 +167,11 @@ let package = Package(
             ]),
         tests("Conformance", ["EventLoop", "HTTP"]),
         tests(
-            "EndToEnd", ["Bytes", "EventLoop", "Jobs", "Postgres", "Redis", "RedisQueue", "Service", "Store", "Wire"]),
+            "EndToEnd",
+            [
+                "Bytes", "EventLoop", "HTTPClient", "Jobs", "Postgres", "Redis", "RedisQueue", "Service", "Store",
+                "Wire",
+            ]),
     ] + fuzzing + instructions,
     cLanguageStandard: .c17,
     cxxLanguageStandard: .cxx17

@@ -140,6 +140,22 @@ import Testing
         #expect(message.contains("RATCHET_MODE=development"))
     }
 
+    @Test func aTokensDelaysAndItsWayToAppleAreFixedOutsideDevelopment() throws {
+        let secret = ["RATCHET_SECRET": String(repeating: "s", count: 32)]
+        func problem(_ name: String, _ value: String, _ mode: String) -> String? {
+            self.problem(secret.merging([name: value, "RATCHET_MODE": mode]) { $1 }, for: .sweeper)
+        }
+        #expect(problem("RATCHET_ADSERVICES_TIME_SCALE", "2", "production")?.contains("must be 1 unless") == true)
+        #expect(problem("RATCHET_ADSERVICES_TIME_SCALE", "2", "development") == nil)
+        #expect(problem("RATCHET_ADSERVICES_URL", "http://a/", "production")?.contains("must be https://") == true)
+        #expect(problem("RATCHET_ADSERVICES_URL", "http://127.0.0.1:9/api/", "development") == nil)
+        #expect(problem("RATCHET_ADSERVICES_URL", "https://proxy.example.com/v1/", "production") == nil)
+        for wrong in ["ftp://a/", "https://", "https://u:p@a/", "https://a/?x=1", "https://a:0/", "api.apple.com"] {
+            #expect(problem("RATCHET_ADSERVICES_URL", wrong, "development")?.contains("must be an https://") == true)
+        }
+        #expect(self.problem([:], for: .sweeper)?.contains("RATCHET_SECRET is needed") == true)
+    }
+
     @Test func replicatedDurabilityNeedsReplicas() throws {
         #expect(
             problem(["RATCHET_DURABILITY": "replicated"], for: .writer)?.hasPrefix("RATCHET_REPLICAS must be") == true)

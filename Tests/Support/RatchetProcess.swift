@@ -29,8 +29,9 @@ package final class RatchetProcess: Sendable {
         self.environment = environment
     }
 
-    /// The folder that the build put the executables in.
+    /// The folder that the build put the executables in; RATCHET_BIN_DIR names another one.
     package static func binaries() throws -> URL {
+        if let given = ProcessInfo.processInfo.environment["RATCHET_BIN_DIR"] { return URL(fileURLWithPath: given) }
         let bundle = URL(fileURLWithPath: CommandLine.arguments[0]).resolvingSymlinksInPath()
         var folder = bundle.deletingLastPathComponent()
         for _ in 0..<4 {

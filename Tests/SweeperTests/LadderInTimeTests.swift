@@ -162,6 +162,18 @@ import Testing
         }
     }
 
+    /// An answer after the deadline is none: it neither counts nor comes in the way of the next.
+    @Test func anAnswerAfterTheDeadlineIsNone() async throws {
+        try await SweepRig.run({ $0.deadlineMilliseconds = 200 }) { rig in
+            rig.apple.script("a", [.later(milliseconds: 500, .attributed(campaign: 7)), .organic])
+            try await rig.receive("a")
+            try await rig.run(untilSeconds: 300)
+            let row = try await rig.row("a")
+            #expect(row.state == "organic" && row.attempts == 1 && row.asks == 2 && row.campaign == nil)
+            #expect(rig.metric(#"ratchet_adservices_asks_total{status="none"}"#) == 1)
+        }
+    }
+
     @Test func nothingOfATokenIsLogged() async throws {
         try await SweepRig.run { rig in
             let secret = "c2VjcmV0LXRva2VuLXRleHQ="

@@ -131,6 +131,23 @@ import Testing
         }
     }
 
+    /// While an ask is out, nobody else may ask, so it must not begin when the lease is nearly over.
+    @Test func nobodyAsksWithLessThanTwelveSecondsOfALeaseLeft() async throws {
+        let change: (inout SweepRig.Settings) -> Void = {
+            $0.configuration.concurrency = 1
+            $0.secondsPerAsk = 25
+        }
+        try await SweepRig.run(change, byDefault: .later(milliseconds: 300, .organic)) { rig in
+            for index in 0..<4 { try await rig.receive("t\(index)", atSeconds: Int64(index) - 20) }
+            try await rig.startSweep()
+            // All four were claimed at 0 for 60 s. The third comes at 50.
+            await rig.apple.waitForAsks(3)
+            let row = try await rig.row("t2")
+            #expect(rig.asks("t0") == [0] && rig.asks("t1") == [25] && rig.asks("t2") == [50])
+            #expect(row.isClaimed && (row.due ?? 0) >= 50 + 12, "\(row)")
+        }
+    }
+
     /// Notes what it is told in a table of its own, or fails.
     private final class Target: AdServicesOutcomeTarget {
         private let fails = Mutex(true)

@@ -34,6 +34,8 @@ final class SweepRig: Sendable {
         /// Nil is virtual time.
         var clock: (any SweepClock)?
         var deadlineMilliseconds: Int64 = 10_000
+        /// How long an ask takes in virtual time.
+        var secondsPerAsk: Int64 = 0
     }
 
     private init(_ settings: Settings, _ store: TestStore, byDefault: FakeAdServices.Step) throws {
@@ -41,7 +43,12 @@ final class SweepRig: Sendable {
         self.store = store
         let clock = VirtualClock(Self.start)
         self.clock = clock
-        apple = try FakeAdServices(clock: { clock.microseconds }, byDefault: { _, _ in byDefault })
+        apple = try FakeAdServices(
+            clock: { clock.microseconds },
+            byDefault: { _, _ in
+                clock.leap(seconds: settings.secondsPerAsk)
+                return byDefault
+            })
         var calls = HTTPCaller.Configuration()
         calls.deadlineMilliseconds = settings.deadlineMilliseconds
         caller = HTTPCaller(calls)

@@ -49,6 +49,9 @@ final class VirtualClock: SweepClock {
         }
     }
 
+    /// Moves the clock forward while the sweep is at work.
+    func leap(seconds: Int64) { state.withLock { $0.now += seconds * 1_000_000 } }
+
     /// Lets time pass up to a moment; returns once the sweep has nothing left to do before it.
     func run(until end: Int64) async {
         await withCheckedContinuation { continuation in

@@ -77,9 +77,7 @@ static int set_up(call *call) {
         SET(CURLOPT_CAINFO, calls->roots);
         SET(CURLOPT_CAPATH, NULL);
     }
-    // HTTP/2 where TLS offers it; calls that start together wait to learn whether they can share a connection.
     SET(CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_2TLS);
-    SET(CURLOPT_PIPEWAIT, 1L);
     SET(CURLOPT_TIMEOUT_MS, (long)calls->options.deadline_ms);
     SET(CURLOPT_CONNECTTIMEOUT_MS, (long)calls->options.connect_deadline_ms);
     SET(CURLOPT_NOSIGNAL, 1L);
@@ -167,8 +165,12 @@ int ccurl_start(ccurl_calls *calls, uint64_t number, const char *url, const uint
     call->length = 0;
     call->too_long = 0;
     call->problem[0] = 0;
+    // Calls that start together wait to learn whether they can share a connection. TLS tells at once; without it they
+    // would wait for a whole answer.
+    long waits = strncmp(url, "https://", 8) == 0;
     // The size first: with it the copy may hold any byte.
     if (curl_easy_setopt(call->easy, CURLOPT_URL, url) != CURLE_OK
+        || curl_easy_setopt(call->easy, CURLOPT_PIPEWAIT, waits) != CURLE_OK
         || curl_easy_setopt(call->easy, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)length) != CURLE_OK
         || curl_easy_setopt(call->easy, CURLOPT_COPYPOSTFIELDS, (const char *)body) != CURLE_OK
         || curl_multi_add_handle(calls->multi, call->easy) != CURLM_OK) {

@@ -61,6 +61,8 @@ struct SweeperMain {
         // Where a day lasts minutes, a second is long; but no shorter than what a look costs.
         let scale = Int64(settings.adServicesTimeScale)
         configuration.pollMicroseconds = max(20_000, configuration.pollMicroseconds / scale)
+        // An ask takes as long as ever, so a lease can't be much shorter.
+        configuration.leaseMicroseconds = max(20_000_000, configuration.leaseMicroseconds / scale)
         return configuration
     }
 }
