@@ -1,6 +1,6 @@
 .DEFAULT_GOAL := help
 .PHONY: help run test chaos chaos-adservices bench-queue bench-enrolment bench-adservices bench-instructions \
-    cluster-test fuzz fuzz-merge lint build setup clean clean-data
+    cluster-test fuzz fuzz-merge sanitize lint build setup clean clean-data
 
 help: ## List these commands.
 	@echo 'Ratchet. Commands:'
@@ -21,6 +21,8 @@ help: ## List these commands.
 	@echo '  RATCHET_FUZZ_ONLY     only these targets, with commas between'
 	@echo '  RATCHET_FUZZ_JOBS     targets at a time (the number of processors)'
 	@echo '  RATCHET_FUZZ_INPUT    make fuzz only runs this file or folder through the target of RATCHET_FUZZ_ONLY'
+	@echo '  RATCHET_SANITIZE      thread or address: make sanitize with that alone'
+	@echo '  RATCHET_SANITIZE_ONLY         only tests whose names match this regular expression'
 
 run: setup ## Start all of Ratchet with a private Redis and Postgres; Ctrl-C stops it.
 	@exec python3 deploy/dev/run.py
@@ -70,6 +72,9 @@ bench-adservices: build ## Measure the sweep with a million tokens pending: clai
 	swift build --build-tests --explicit-target-dependency-import-check error
 	RATCHET_BIN_DIR=.build/release RATCHET_BENCH_ADSERVICES=$${RATCHET_BENCH_ADSERVICES:-1000000} \
 	    swift test --skip-build --explicit-target-dependency-import-check error --no-parallel --filter SweeperBench
+
+sanitize: setup ## Run the tests under the thread and the address sanitizer (undefined behaviour, leaks too).
+	@exec deploy/dev/sanitize.sh
 
 lint: ## Check the format of Swift, the syntax of scripts, and the headers of the C targets.
 	@exec deploy/dev/lint.sh
