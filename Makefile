@@ -8,7 +8,6 @@ help: ## List these commands.
 	@echo
 	@echo 'Read from the environment:'
 	@echo '  RATCHET_INGRESS_PORT  port of the SDK API in make run (8080)'
-	@echo '  RATCHET_CONSOLE_PORT  port of the console in make run (8081)'
 	@echo '  RATCHET_DATA          data, sockets and logs of make run (.ratchet)'
 	@echo '  RATCHET_BIN_DIR       make run takes the binaries from there and builds nothing'
 	@echo '  RATCHET_SHARED        vectors and certificates of the tests (../shared)'
