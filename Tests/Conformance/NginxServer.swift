@@ -57,7 +57,7 @@ final class NginxServer {
                 let log = try? String(contentsOf: folder.appendingPathComponent("error.log"), encoding: .utf8)
                 throw Problem.didNotStart(log ?? "no log")
             }
-            await Task.yield()
+            try await Task.sleep(for: .milliseconds(5))
         }
     }
 

@@ -84,7 +84,7 @@ import Testing
             let client = try await fixture.connect()
             let rest = (0..<40).map { "GET /\($0) HTTP/1.1\r\nHost: a\r\n\r\n" }.joined()
             try await client.send("GET /slow HTTP/1.1\r\nHost: a\r\n\r\n" + rest)
-            while await door.arrivals == 0 { await Task.yield() }
+            await door.arrived()
             await door.open()
             var paths: [String?] = []
             for _ in 0..<41 { paths.append(try await client.readResponse().first("x-path")) }
@@ -121,7 +121,7 @@ import Testing
         }) { fixture in
             let client = try await fixture.connect()
             try await client.send(Self.get + Self.get + "GET  / HTTP/1.1\r\n\r\n" + Self.get)
-            while await door.arrivals == 0 { await Task.yield() }
+            await door.arrived()
             await door.open()
             let statuses = [
                 try await client.readResponse().status, try await client.readResponse().status,
@@ -200,7 +200,7 @@ import Testing
             try await client.send(
                 "GET /slow HTTP/1.1\r\nHost: a\r\n\r\n"
                     + "POST /x HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n")
-            while await door.arrivals == 0 { await Task.yield() }
+            await door.arrived()
             await door.open()
             let first = try await client.readResponse()
             #expect(first.first("x-path") == "/slow")
@@ -254,7 +254,7 @@ import Testing
             let client = try await fixture.connect()
             try await client.send(Self.get + Self.get)
             client.endSending()
-            while await door.arrivals == 0 { await Task.yield() }
+            await door.arrived()
             // A turn of the loop: the end of the stream is seen before the answers are given.
             await fixture.loop.sleep(milliseconds: 0)
             await door.open()

@@ -115,7 +115,7 @@ import Testing
         try await busy.send(ConnectionTests.get + ConnectionTests.get)
         let head = "POST /half HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\n"
         try await halfway.send(head + "ab")
-        while await door.arrivals == 0 { await Task.yield() }
+        await door.arrived()
         let expected = Int64(head.utf8.count + 2 + 2 * ConnectionTests.get.utf8.count)
         while try await loop.run({ server.counters.receivedBytes }) < expected {}
         async let ended: Void = server.shutdown(graceMilliseconds: 60_000)
@@ -154,7 +154,7 @@ import Testing
         let port = try server.listen(host: "127.0.0.1", port: 0)
         let client = try await RawHTTPClient.connect(port: port)
         try await client.send(ConnectionTests.get)
-        while await door.arrivals == 0 { await Task.yield() }
+        await door.arrived()
         async let ended: Void = server.shutdown(graceMilliseconds: 5_000)
         async let again: Void = server.shutdown(graceMilliseconds: 5_000)
         await #expect(throws: RawHTTPClient.Problem.self) {

@@ -80,12 +80,20 @@ extension Result where Failure == any Error {
 actor Door {
     private var isOpen = false
     private var waiting: [CheckedContinuation<Void, Never>] = []
+    private var watching: [CheckedContinuation<Void, Never>] = []
     private(set) var arrivals = 0
 
     func pass() async {
         arrivals += 1
+        for continuation in watching { continuation.resume() }
+        watching = []
         if isOpen { return }
         await withCheckedContinuation { waiting.append($0) }
+    }
+
+    /// Returns once somebody has come to the door.
+    func arrived() async {
+        if arrivals == 0 { await withCheckedContinuation { watching.append($0) } }
     }
 
     func open() {

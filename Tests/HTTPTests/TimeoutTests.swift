@@ -131,7 +131,7 @@ import Testing
         ) { fixture in
             let client = try await fixture.connect()
             try await client.send(ConnectionTests.get)
-            while await door.arrivals == 0 { await Task.yield() }
+            await door.arrived()
             try await Self.pass(1_000_000, time, fixture)
             await door.open()
             let response = try await client.readResponse()
