@@ -1,6 +1,6 @@
 .DEFAULT_GOAL := help
 .PHONY: help run test chaos chaos-adservices bench-queue bench-adservices bench-enrolment bench-instructions \
-    cluster-test fuzz fuzz-merge lint build setup clean clean-data
+    cluster-test fuzz fuzz-merge sanitize lint build setup clean clean-data
 
 help: ## List these commands.
 	@echo 'Ratchet. Commands:'
@@ -8,7 +8,6 @@ help: ## List these commands.
 	@echo
 	@echo 'Read from the environment:'
 	@echo '  RATCHET_INGRESS_PORT  port of the SDK API in make run (8080)'
-	@echo '  RATCHET_CONSOLE_PORT  port of the console in make run (8081)'
 	@echo '  RATCHET_DATA          data, sockets and logs of make run (.ratchet)'
 	@echo '  RATCHET_BIN_DIR       make run takes the binaries from there and builds nothing'
 	@echo '  RATCHET_SHARED        vectors and certificates of the tests (../shared)'
@@ -21,6 +20,8 @@ help: ## List these commands.
 	@echo '  RATCHET_FUZZ_ONLY     only these targets, with commas between'
 	@echo '  RATCHET_FUZZ_JOBS     targets at a time (the number of processors)'
 	@echo '  RATCHET_FUZZ_INPUT    make fuzz only runs this file or folder through the target of RATCHET_FUZZ_ONLY'
+	@echo '  RATCHET_SANITIZE      thread or address: make sanitize with that alone'
+	@echo '  RATCHET_SANITIZE_ONLY         only tests whose names match this regular expression'
 
 run: setup ## Start all of Ratchet with a private Redis and Postgres; Ctrl-C stops it.
 	@exec python3 deploy/dev/run.py
@@ -70,6 +71,9 @@ fuzz: setup ## Fuzz the readers of outside bytes; what breaks one is kept below 
 
 fuzz-merge: setup ## Take what make fuzz has found on its way into Tests/Fuzz/Corpus, reduced.
 	@exec python3 deploy/dev/fuzz.py --merge
+
+sanitize: setup ## Run the tests under the thread and the address sanitizer (undefined behaviour, leaks too).
+	@exec deploy/dev/sanitize.sh
 
 lint: ## Check the format of Swift, the syntax of scripts, and the headers of the C targets.
 	@exec deploy/dev/lint.sh

@@ -3,6 +3,7 @@ import EventLoop
 import Foundation
 import Postgres
 import Redis
+import RedisQueue
 import Service
 import Store
 import TestSupport
@@ -109,6 +110,53 @@ import Wire
             #expect(after[0].nextAskAt == before[0].nextAskAt && after[0].asks == before[0].asks)
             #expect(try await tokens(system).map(\.token) == [Self.token(1)])
         }
+    }
+
+    /// From the phone's call to what an operator reads, with a server of the test's in Apple's place and a day of 86 s.
+    @Test func anInstallIsShownWithTheCampaignThatAppleNamed() async throws {
+        let apple = try FakeAdServices(byDefault: { _, ask in
+            ask == 1 ? .notYet : .attributed(campaign: 9_007_199_254_740_993)
+        })
+        let scale = ["RATCHET_ADSERVICES_TIME_SCALE": "1000"]
+        let system = try await RunningSystem.start(extraRoots: TestPKI().rootPEM, .init(environment: scale))
+        let own = [
+            "RATCHET_MODE": "development", "RATCHET_SECRET": String(repeating: "s", count: 32),
+            "RATCHET_PG": system.conninfo, "RATCHET_PG_SCHEMA": system.schema, "RATCHET_REDIS_URL": system.redis.url,
+            "RATCHET_KEY_PREFIX": system.keys.prefix, "RATCHET_RUN_DIR": system.folder + "/sweeper",
+            "RATCHET_ADSERVICES_URL": apple.url,
+        ].merging(scale) { $1 }
+        let sweeper = RatchetProcess("ratchet-sweeper", environment: own)
+        func ratchet(_ arguments: String...) async throws -> [String: Any] {
+            let program = try RatchetProcess.binaries().appendingPathComponent("ratchet").path
+            let run = try await CommandRun.of(program, arguments + ["--json"], own.merging(["PATH": "/usr/bin"]) { $1 })
+            #expect(run.code == 0, "\(run.errors)")
+            let json = try JSONSerialization.jsonObject(with: Data(run.output.utf8))
+            return try #require(json as? [String: Any] ?? (json as? [[String: Any]])?.first)
+        }
+        do {
+            // Paused from the start: the token waits, whatever its age.
+            _ = try await ratchet("sweep", "pause", "--reason", "not yet")
+            try await sweeper.start()
+            try await post(system, "adservices", Self.body(Self.install, 1))
+            try await system.eventually("the token is stored") { try await records(system).count == 1 }
+            #expect(try await ratchet("sweep", "status")["pending"] as? Int == 1 && apple.total == 0)
+            _ = try await ratchet("sweep", "resume")
+            try await system.eventually("Apple answered") { try await records(system).first?.state == .resolved }
+            let shown = try await ratchet("adservices", "list", "--org", "demo")
+            #expect(shown["installId"] as? String == Self.install && shown["state"] as? String == "resolved")
+            #expect(shown["campaignId"] as? String == "9007199254740993")
+            #expect(shown["attempts"] as? Int == 2 && shown["lastStatus"] as? Int == 200)
+            #expect(shown["endedAt"] is String)
+            let stats = try await ratchet("adservices", "stats", "--org", "demo")
+            #expect(stats["installs"] as? Int == 1 && (stats["campaigns"] as? [Any])?.count == 1)
+            #expect(apple.asks(Self.token(1)).count == 2 && apple.oddities.isEmpty)
+            #expect(!sweeper.lines.contains { $0.contains("TOKEN000") })
+        } catch {
+            Issue.record("\(error)\n\(system.tails)\n\(sweeper.lines.suffix(8))")
+        }
+        await sweeper.stop()
+        await apple.stop()
+        await system.stop()
     }
 
     /// Neither in memory nor in the file of Redis, not in Postgres, and in no log; not even of a job that died.

@@ -220,6 +220,38 @@ import Wire
             }
             #expect(try await bench.devices().count == 1)
 
+            // Repeats at the same time, each over a connection of its own: one token is left, wherever it is tried.
+            let repeated = try await bench.challenge()
+            let equal = bench.body(bench.attestation(repeated), repeated)
+            var connections: [RawHTTPClient] = []
+            for _ in 0..<8 {
+                connections.append(try await RawHTTPClient.connect(host: "127.0.0.1", port: bench.system.port))
+            }
+            let answers = try await withThrowingTaskGroup(of: String?.self) { group in
+                for connection in connections {
+                    group.addTask {
+                        let response = try await connection.exchange(
+                            "POST /api/sdk/v1/attest HTTP/1.1\r\nHost: x\r\n" + Self.sized(equal))
+                        return response.status == 200 ? Self.member("deviceToken", of: response.text) : nil
+                    }
+                }
+                return try await group.reduce(into: [String]()) { if let token = $1 { $0.append(token) } }
+            }
+            #expect(!answers.isEmpty)
+            try await bench.eventually("one token is left") {
+                var live: Set<String> = []
+                for connection in connections {
+                    for token in answers {
+                        let response = try await connection.exchange(
+                            "POST /api/sdk/v1/identify HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer \(token)\r\n"
+                                + Self.sized(#"{"appUserId":"user_1","bundleId":"\#(Workload.bundle)"}"#))
+                        if response.status == 200 { live.insert(token) }
+                    }
+                }
+                return live.count == 1
+            }
+            #expect(try await bench.devices().count == 2)
+
             // Another call with that challenge, and that key with another challenge.
             let other = try await bench.post("attest", bench.body(bench.attestation(challenge), challenge))
             #expect(other.status == 401 && Self.member("error", of: other.text) == "challenge_failed")
@@ -237,7 +269,7 @@ import Wire
             #expect(Self.member("error", of: late.text) == "challenge_failed")
 
             // One that nobody gave out, and one that was bent.
-            for forged in ["", "AAAA", String(next.dropLast()) + (next.hasSuffix("A") ? "B" : "A")] {
+            for forged in ["AAAA", String(next.dropLast()) + (next.hasSuffix("A") ? "B" : "A")] {
                 let answer = try await bench.post("attest", bench.body(bench.attestation(forged), forged))
                 #expect(answer.status == 401 && Self.member("error", of: answer.text) == "challenge_failed")
             }
@@ -251,7 +283,9 @@ import Wire
             let unknown = try await bench.post(
                 "attest", bench.body(attestation, challenge, bundle: "com.example.unknown"))
             #expect(unknown.status == 404 && Self.member("error", of: unknown.text) == "app_not_connected")
-            // The challenge was not spent on that.
+            // The challenge is spent, for all but the equal repeat.
+            let other = try await bench.post("attest", bench.body(bench.attestation(challenge), challenge))
+            #expect(other.status == 401 && Self.member("error", of: other.text) == "challenge_failed")
             _ = await bench.system.verifier.stop()
             let away = try await bench.post("attest", bench.body(attestation, challenge))
             #expect(away.status == 503)

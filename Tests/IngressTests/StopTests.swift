@@ -57,6 +57,9 @@ import Testing
         try await IngressRig.runAlone(.init(), { $0.time = time }) { rig in
             let part = rig.parts[0]
             expectOK(try await rig.identify(IngressRig.identifyBody(bundle: "com.nobody.app")), droppedBody)
+            // The directory's first look is over and, a turn later, the wait for its next one has begun.
+            try await rig.wait("the look has no answer") { try await part.loop.run { part.client.inFlight == 0 } }
+            await part.loop.sleep(milliseconds: 0)
             rig.redis.freeze()
             time.advance(milliseconds: 1000)
             // The counts and the look at the directory.

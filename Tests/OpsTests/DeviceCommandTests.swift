@@ -76,7 +76,7 @@ import Wire
         #expect(revoked.exitCode == 0)
         #expect(revoked.errors.contains("ratchet-writer tells it"))
         let hashes = try await installation.store { connection in
-            try await Devices.unpublishedRevocations(limit: 10, connection)
+            try await EndedTokens.unpublished(limit: 10, connection)
         }
         #expect(hashes == [SHA256Digest(of: Array(Self.token.utf8)).bytes])
     }

@@ -18,6 +18,16 @@ import Testing
         }
     }
 
+    @Test func aStreamEndsWhenItsClientIsLetGo() async throws {
+        let address = try await TestRedis.shared().address
+        let loop = EventLoop(name: "redis-test")
+        defer { loop.stop() }
+        let stream = try await loop.run {
+            RedisClient(loop: loop, address: address, configuration: RedisClientConfiguration()).subscribe("c")
+        }
+        for await _ in stream { Issue.record("nobody has published") }
+    }
+
     @Test func channelsAreKeptApart() async throws {
         let server = try await TestRedis.shared()
         let prefix = server.keyPrefix()

@@ -18,7 +18,7 @@ import Testing
             #expect(after.fits)
             #expect(after.current == after.needed)
             let tables = try await connection.count("pg_tables WHERE schemaname = '\(store.schema)'")
-            #expect(tables == 17)
+            #expect(tables == 18)
         }
     }
 

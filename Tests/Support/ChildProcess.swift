@@ -4,6 +4,9 @@ import Glibc
 /// Starting programs and waiting for them, without Foundation's Process: that learns of an end from a socket which a
 /// child started at the same moment may have inherited, and then waits for that child too.
 enum ChildProcess {
+    /// What sanitizers read (`make sanitize`): a program of ours that a test starts reports where its tests do.
+    private static let sanitizerOptions = ProcessInfo.processInfo.environment.filter { $0.key.hasSuffix("SAN_OPTIONS") }
+
     /// Starts a program with no signal blocked, as the threads of a pool may have them.
     /// - Parameter arrange: adds what becomes of its descriptors.
     static func spawn(
@@ -26,6 +29,7 @@ enum ChildProcess {
             if let descriptor = Int32(name), descriptor > 2 { _ = fcntl(descriptor, F_SETFD, FD_CLOEXEC) }
         }
         var words = ([program] + arguments).map { strdup($0) } + [nil]
+        let environment = environment.merging(sanitizerOptions) { own, _ in own }
         var variables = environment.map { strdup("\($0.key)=\($0.value)") } + [nil]
         defer { for word in words + variables { free(word) } }
         var child: pid_t = 0

@@ -8,7 +8,7 @@ import Wire
     private static let object = Array(repeating: UInt8(0xFB), count: 100)
 
     private func body(
-        key: String? = nil, attestation: String? = nil, challenge: String = #""c""#,
+        key: String? = nil, attestation: String? = nil, challenge: String = #""AAAA""#,
         bundle: String = #""com.example.app""#
     ) -> String {
         let key = key ?? Fixture.quoted(Base64.encode(Self.key, .standard))
@@ -29,6 +29,8 @@ import Wire
         let plain = try read(body())
         #expect(plain.keyID == Self.key && plain.attestation == Self.object)
         #expect(Base64.encode(Self.key, .standard).contains { $0 == "+" || $0 == "/" })
+        let bare = { (bytes: [UInt8]) in Fixture.quoted(Base64.encode(bytes, .standard).replacing("=", with: "")) }
+        #expect(try read(body(key: bare(Self.key), attestation: bare(Self.object))) == plain)
         for padding in ["", "="] {
             let call = try read(
                 body(
@@ -59,7 +61,9 @@ import Wire
             let text = Fixture.quoted(Base64.encode(Array(repeating: 0, count: count), .standard))
             #expect(fault(of: body(attestation: text)) == said)
         }
-        #expect(fault(of: body(challenge: "7")) == "invalid_field challenge")
+        for challenge in ["7", "\"\"", "\" \"", "\"!!\"", "\"A\""] {
+            #expect(fault(of: body(challenge: challenge)) == "invalid_field challenge", "\(challenge)")
+        }
         #expect(
             fault(of: body(challenge: Fixture.quoted(String(repeating: "c", count: 129))))
                 == "invalid_field challenge")

@@ -66,6 +66,47 @@ private func job(
         }
     }
 
+    /// However many organizations have connected the bundle, the team that Apple attests decides, and what the device says
+    /// beside its key can't spoil it.
+    @Test func theAttestedTeamPicksItsAppAmongMany() async throws {
+        let authenticator = TestAuthenticator()
+        let handler = VerifyHandler(
+            verifier: try SignedTransactionVerifier(roots: [TrustedRoot(der: pki.rootDER)]),
+            attestations: try AttestationVerifier(
+                roots: TrustedRoot.roots(pem: Array(authenticator.rootPEM.utf8))),
+            time: ManualTime(wallMicroseconds: 1_820_000_000_000_000), cores: 1)
+        let made = authenticator.attest(
+            challenge: "AAAA", team: "TEAM000199", bundle: "com.example.app", nowSeconds: 1_820_000_000
+        ) {
+            // {"apple_bundle_version_01": "1\0"}
+            $0.extensions = [0xA1, 0x77] + Array("apple_bundle_version_01".utf8) + [0x62, 0x31, 0x00]
+        }
+        var candidates = (0..<200).map { index in
+            Enrolment.Candidate(
+                organization: "org\(index)", appID: "app_\(index)",
+                teamID: "TEAM\(String(1_000_000 + index).dropFirst())",
+                allowsDevelopment: false)
+        }
+        func outcome() async throws -> JobOutcome? {
+            let enrolment = Enrolment(
+                keyID: made.keyID, bundleID: "com.example.app", callDigest: Array(repeating: 1, count: 32),
+                tokenHash: Array(repeating: 2, count: 32),
+                evidence: .unverified(
+                    attestation: made.object, clientDataHash: authenticator.clientDataHash("AAAA"),
+                    candidates: candidates))
+            return try await handler.handle([job(enrolment.encodePayload(), kind: .attest, lane: .verifyLive)]).first
+        }
+        guard case .forward(.writeLive, let payload)? = try await outcome(),
+            case .verified(let key) = try Enrolment(payload: payload).evidence
+        else {
+            Issue.record("not verified: \(String(describing: try await outcome()))")
+            return
+        }
+        #expect(key.organization == "org199" && key.appID == "app_199" && key.bundleVersion == nil)
+        candidates[3].teamID = "TEAM000199"
+        #expect(try await outcome() == .answered(payload: EnrolmentAnswer.ambiguous.encodePayload()))
+    }
+
     @Test func theOrderOfOutcomesIsTheOrderOfJobs() async throws {
         let payloads = (0..<37).map { index in
             AttributeWrite(

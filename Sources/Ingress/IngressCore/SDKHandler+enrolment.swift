@@ -37,11 +37,6 @@ extension SDKHandler {
         guard
             let challenge = dependencies.challenges.read(call.challenge, nowMilliseconds: time.wallMilliseconds)
         else { throw refused(.challengeFailed, "challenge", call.bundleID) }
-        let candidates: [Enrolment.Candidate]
-        switch try self.candidates(for: call.bundleID) {
-        case .unavailable(let response): return response
-        case .found(let found): candidates = found
-        }
         do {
             // Before anything else is done with it: a challenge is used up by the first call, failed or not.
             let mayPass = try await dependencies.devices.useChallenge(
@@ -51,6 +46,11 @@ extension SDKHandler {
             throw error
         } catch {
             return away("redis: \(error)", call.bundleID)
+        }
+        let candidates: [Enrolment.Candidate]
+        switch try self.candidates(for: call.bundleID) {
+        case .unavailable(let response): return response
+        case .found(let found): candidates = found
         }
         let token = DeviceTokens.mint()
         let enrolment = Enrolment(
@@ -73,7 +73,7 @@ extension SDKHandler {
             case .refused(let reason): throw refused(.attestationFailed, reason, call.bundleID)
             case .ambiguous: throw ambiguous(call.bundleID)
             case .enrolled(let facts):
-                dependencies.devices.remember(enrolment.tokenHash, facts)
+                // Not remembered: an equal repeat may have replaced the token meanwhile. Its first use asks whose it is.
                 note(.enrolled, bundleID: call.bundleID, organization: facts.organization)
                 return SDKAnswer.success(SuccessBody.deviceToken(token))
             }
@@ -92,7 +92,7 @@ extension SDKHandler {
             counters.noDirectory += 1
             return .unavailable(away("no app directory", bundleID))
         }
-        let apps = directory.attestable(bundleID).prefix(SDKLimits.candidates)
+        let apps = directory.attestable(bundleID)
         guard !apps.isEmpty else {
             note(.notConnected)
             throw WireError(
@@ -102,7 +102,7 @@ extension SDKHandler {
         let isHopeless = apps.allSatisfy { app in
             apps.contains { $0.team == app.team && $0.organization != app.organization }
         }
-        guard !isHopeless else { throw ambiguous(bundleID) }
+        guard !isHopeless, apps.count <= SDKLimits.candidates else { throw ambiguous(bundleID) }
         return .found(
             apps.map {
                 Enrolment.Candidate(

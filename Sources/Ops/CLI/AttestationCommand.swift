@@ -14,7 +14,8 @@ enum AttestationCommand {
         flags: [
             .init("key-id", "ID", "the key id as the SDK sent it, base64", required: true),
             .init(
-                "client-data-hash", "HASH", "what the key was attested with, base64: SHA-256 of the challenge",
+                "client-data-hash", "HASH",
+                "what the key was attested with, base64: SHA-256 of the challenge's bytes, decoded from base64url",
                 required: true),
             .init("team", "T", "the team id of the app", required: true),
             .init("bundle", "B", "the bundle id of the app", required: true),

@@ -57,7 +57,7 @@ enum CommandTable {
             words: ["apps", "connect"], summary: "connect an app to an organization",
             detail: """
                 From then on writes that name the bundle go to the organization; every ingress knows within a second. An app
-                that is connected already is said to be, and left as it is. A bundle that two organizations have connected
+                that is connected already is said to be, and left as it is; with another team id it is another app. A bundle that two organizations have connected
                 belongs to neither: writes without a device token are dropped.
                 """,
             positionals: [.init("BUNDLE", "bundle id, or package name of a Play app")],

@@ -56,7 +56,7 @@ enum DeviceCommands {
             detail: """
                 Counts by app, step and reason: challenged (a challenge was given out; it names no app yet), attempted, refused
                 (the reason is that of the 401), unavailable (503), enrolled. Calls for a bundle that nobody or several connected
-                (404, 409) belong to no app.
+                (404, 409) belong to no app; they and the challenges are those of the whole installation.
                 """,
             flags: [
                 CommandTable.organizationFlag, .init("app", "BUNDLE", "of this app only"),

@@ -43,6 +43,13 @@ final class RedisSubscriber: @unchecked Sendable {
         link.start()
     }
 
+    /// A client that is let go without `close` leaves nobody listening for ever.
+    deinit {
+        for channel in channels.values {
+            for listener in channel.listeners.values { listener.finish() }
+        }
+    }
+
     var isSubscribed: Bool {
         link.connection != nil && !channels.isEmpty && channels.values.allSatisfy { $0.confirmed }
     }

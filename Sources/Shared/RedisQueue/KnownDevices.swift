@@ -3,9 +3,10 @@ package import Redis
 /// What Redis knows of device tokens and challenges. Everything here can be made anew from Postgres or is short-lived:
 /// a wiped Redis costs a question more for each token.
 package struct KnownDevices: Sendable {
-    /// An entry outlives the ingress caches many times, and is dropped long before tokens of phones that are gone fill
-    /// memory.
-    private static let deviceMilliseconds: Int64 = 86_400_000
+    /// An entry outlives the ingress caches many times; asking a writer again every ten minutes costs next to nothing. Not
+    /// longer: a Redis that is put back to an earlier state brings back tokens that were revoked since, but no entry whose
+    /// time has passed.
+    package static let deviceMilliseconds: Int64 = 600_000
     /// Longer than any answer can be under way that was read before the revocation.
     private static let revokedMilliseconds: Int64 = 600_000
 

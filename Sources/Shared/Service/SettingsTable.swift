@@ -137,10 +137,10 @@ package struct SettingsTable: Sendable {
         "RATCHET_LIMIT_ATTESTED_PER_MINUTE", unit: "requests per minute", 0...1_000_000, default: 240,
         readBy: [.ingress], "writes of one organization with tokens; 0: no limit")
     package let challengePerMinute: Setting<Int> = .integer(
-        "RATCHET_LIMIT_CHALLENGE_PER_MINUTE", unit: "requests per minute", 0...1_000_000, default: 120,
+        "RATCHET_LIMIT_CHALLENGE_PER_MINUTE", unit: "requests per minute", 0...1_000_000, default: 20,
         readBy: [.ingress], "App Attest challenges of one IPv4 address or IPv6 /64 from one ingress; 0: no limit")
     package let attestPerMinute: Setting<Int> = .integer(
-        "RATCHET_LIMIT_ATTEST_PER_MINUTE", unit: "requests per minute", 0...1_000_000, default: 60,
+        "RATCHET_LIMIT_ATTEST_PER_MINUTE", unit: "requests per minute", 0...1_000_000, default: 20,
         readBy: [.ingress], "enrolments of one IPv4 address or IPv6 /64 at one ingress; 0: no limit")
     package let addressPerMinute: Setting<Int> = .integer(
         "RATCHET_LIMIT_ADDRESS_PER_MINUTE", unit: "requests per minute", 0...1_000_000,

@@ -94,6 +94,9 @@ package enum Devices {
         _ = try await connection.query(
             "UPDATE devices SET token_hash = $3, token_stamp = $4 WHERE organization = $1 AND id = $2",
             [.text(organization), .text(id), .bytes(enrolment.tokenHash), .int64(stamp)])
+        // In the same transaction: whoever dies now, another writer tells that the old token is over.
+        try await EndedTokens.add(
+            stands, organization: organization, device: id, nowMicroseconds: stamp, connection)
         return .enrolled(id: id, replaced: stands)
     }
 
@@ -178,42 +181,16 @@ package enum Devices {
                 """, [.text(organization), .text(id), .int64(nowMicroseconds)]
             ).first
             guard let row else { return nil }
+            let tokenHash = try row.bytes("token_hash")
             if isNew {
+                try await EndedTokens.add(
+                    tokenHash, organization: organization, device: id, nowMicroseconds: nowMicroseconds, connection)
                 try await AuditLog.append(
                     AuditEntry(
                         organization: organization, at: nowMicroseconds, actor: actor, action: "device.revoke",
                         subject: id), connection)
             }
-            return Revocation(device: try DeviceRecord(row), tokenHash: try row.bytes("token_hash"), isNew: isNew)
+            return Revocation(device: try DeviceRecord(row), tokenHash: tokenHash, isNew: isNew)
         }
-    }
-
-    /// Tokens of revoked devices that Redis may not know of, the oldest revocation first.
-    package static func unpublishedRevocations(
-        limit: Int, _ connection: PostgresConnection
-    ) async throws(PostgresError) -> [[UInt8]] {
-        let rows = try await connection.query(
-            """
-            SELECT token_hash FROM devices WHERE revoked_at IS NOT NULL AND NOT revocation_published
-            ORDER BY revoked_at LIMIT $1
-            """, [.int64(Int64(limit))]
-        ).rows
-        var hashes: [[UInt8]] = []
-        for row in rows { hashes.append(try row.bytes("token_hash")) }
-        return hashes
-    }
-
-    /// Notes that Redis knows of them. Of all organizations: hashes are no one's to choose.
-    package static func revocationsPublished(
-        _ tokenHashes: [[UInt8]], _ connection: PostgresConnection
-    ) async throws(PostgresError) {
-        guard !tokenHashes.isEmpty else { return }
-        var hashes = PostgresArray(of: .bytes, capacity: tokenHashes.count)
-        for hash in tokenHashes { hashes.append(bytes: hash) }
-        _ = try await connection.query(
-            """
-            UPDATE devices SET revocation_published = true
-            WHERE token_hash = ANY ($1::bytea[]) AND revoked_at IS NOT NULL
-            """, [hashes.parameter])
     }
 }

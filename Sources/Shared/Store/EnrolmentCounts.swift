@@ -38,14 +38,15 @@ package enum EnrolmentCounts {
     /// - Parameters:
     ///   - bundleID: nil for all apps.
     ///   - firstDay: days since 1970, UTC.
-    /// - Returns: rows of the organization, each with day `firstDay`, and those of calls that named nobody's app.
+    /// - Returns: rows of the organization, each with day `firstDay`, and without `bundleID` those of calls that named no
+    ///   organization's app, which may be anybody's.
     package static func sums(
         organization: String, bundleID: String?, firstDay: Int64, _ connection: PostgresConnection
     ) async throws(PostgresError) -> [(what: EnrolmentCount, times: Int64)] {
         let rows = try await connection.query(
             """
             SELECT organization, bundle_id, step, reason, sum(times)::bigint AS times FROM enrolment_counts
-            WHERE organization IN ($1, '') AND day >= $2 AND ($3::text IS NULL OR bundle_id IN ($3, ''))
+            WHERE organization IN ($1, '') AND day >= $2 AND ($3::text IS NULL OR bundle_id = $3)
             GROUP BY organization, bundle_id, step, reason
             """, [.text(organization), .int64(firstDay), .text(bundleID)]
         ).rows

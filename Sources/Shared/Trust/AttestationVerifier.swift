@@ -34,6 +34,8 @@ package struct AttestationExpectation: Sendable {
 /// A key that Apple says was made in a device's Secure Enclave by this app. What Apple says holds for good; nothing of
 /// it is to be checked again later, when the certificate has expired.
 package struct AttestedKey: Equatable, Sendable {
+    /// Which of the apps that were asked for it is of: an index.
+    package let app: Int
     /// 04, x, y: 65 bytes (SEC 1 §2.3.3).
     package let publicKey: [UInt8]
     package let environment: AttestEnvironment
@@ -80,13 +82,25 @@ package final class AttestationVerifier: Sendable {
         try self.init(roots: roots)
     }
 
-    /// Judges one attestation object.
+    /// Judges one attestation object for one app.
+    /// - Parameters: as `verify(apps:)`.
+    package func verify(
+        attestation: [UInt8], keyID: [UInt8], clientDataHash: [UInt8], expectation: AttestationExpectation,
+        nowMilliseconds: Int64
+    ) -> AttestationVerdict {
+        verify(
+            attestation: attestation, keyID: keyID, clientDataHash: clientDataHash, apps: [expectation],
+            nowMilliseconds: nowMilliseconds)
+    }
+
+    /// Judges one attestation object, which may be of any of several apps.
     /// - Parameters:
     ///   - keyID: the decoded key identifier.
     ///   - clientDataHash: what the device gave to `attestKey`: SHA-256 of the challenge.
+    ///   - apps: of which the first that is named decides.
     ///   - nowMilliseconds: since 1970; certificates must be valid then.
     package func verify(
-        attestation: [UInt8], keyID: [UInt8], clientDataHash: [UInt8], expectation: AttestationExpectation,
+        attestation: [UInt8], keyID: [UInt8], clientDataHash: [UInt8], apps: [AttestationExpectation],
         nowMilliseconds: Int64
     ) -> AttestationVerdict {
         do throws(AttestationRefusal) {
@@ -105,7 +119,7 @@ package final class AttestationVerifier: Sendable {
             guard SHA256Digest(of: point).bytes == keyID else {
                 throw AttestationRefusal(.badKeyID, "the key identifier is not that of the certified key")
             }
-            return .verified(try key(point, keyID, object, expectation))
+            return .verified(try key(point, keyID, object, apps))
         } catch {
             return .refused(error)
         }
@@ -173,16 +187,18 @@ package final class AttestationVerifier: Sendable {
     }
 
     private func key(
-        _ point: [UInt8], _ keyID: [UInt8], _ object: AttestationObject, _ expectation: AttestationExpectation
+        _ point: [UInt8], _ keyID: [UInt8], _ object: AttestationObject, _ apps: [AttestationExpectation]
     ) throws(AttestationRefusal) -> AttestedKey {
         let data = try AuthenticatorData(object.authenticatorData)
-        let appID = Array("\(expectation.teamID).\(expectation.bundleID)".utf8)
-        guard data.appIDHash == SHA256Digest(of: appID).bytes else {
+        let app = apps.firstIndex {
+            SHA256Digest(of: Array("\($0.teamID).\($0.bundleID)".utf8)).bytes == data.appIDHash
+        }
+        guard let app else {
             throw AttestationRefusal(.appMismatch, "the attestation is another app's")
         }
         guard data.counter == 0 else { throw AttestationRefusal(.badCounter, "the key has signed before") }
         let environment = AttestEnvironment.allCases.first { $0.identifier == data.environmentID }
-        guard let environment, expectation.environments.contains(environment) else {
+        guard let environment, apps[app].environments.contains(environment) else {
             throw AttestationRefusal(.wrongEnvironment, "the key is of an environment that is not accepted")
         }
         guard data.credentialID == keyID else {
@@ -192,7 +208,7 @@ package final class AttestationVerifier: Sendable {
             throw AttestationRefusal(.badPublicKey, "the key in the data is not the certified one")
         }
         return AttestedKey(
-            publicKey: point, environment: environment, receipt: object.receipt,
+            app: app, publicKey: point, environment: environment, receipt: object.receipt,
             bundleVersion: data.extensions?["apple_bundle_version_01"]?.text,
             validationCategory: data.extensions?["apple_validation_category_01"]?.bytes.map { Hex.encode($0) })
     }

@@ -40,7 +40,9 @@ extension Validated where Write == AttestCall {
                 .invalidField, "attestation must be base64 of at most \(SDKLimits.attestationBytes) bytes",
                 field: "attestation")
         }
-        guard let text = challenge.string, text.utf8.count <= SDKLimits.challengeBytes else {
+        guard let text = challenge.string, text.utf8.count <= SDKLimits.challengeBytes, !text.isEmpty,
+            Base64.decode(Array(text.utf8), .url) != nil
+        else {
             throw WireError(.invalidField, "challenge must be the text that was given out", field: "challenge")
         }
         self.init(
@@ -48,12 +50,14 @@ extension Validated where Write == AttestCall {
                 keyID: key, attestation: object, challenge: text, bundleID: try RequestFields.bundleID(bundleID)))
     }
 
-    /// Either alphabet, padded or, the one of URLs, not: SDKs differ.
+    /// Either alphabet, padded or not: SDKs differ.
     private static func base64(_ value: JSONValue) -> [UInt8]? {
         let read: [UInt8]?? = value.withStringBytes { text in
             if let bytes = Base64.decode(text, .standard) { return bytes }
             let padding = text.count % 4 == 0 ? text.suffix(2).count { $0 == UInt8(ascii: "=") } : 0
-            return Base64.decode(text.dropLast(padding), .url)
+            if let bytes = Base64.decode(text.dropLast(padding), .url) { return bytes }
+            let missing = (4 - text.count % 4) % 4
+            return Base64.decode(Array(text) + Array(repeating: UInt8(ascii: "="), count: missing), .standard)
         }
         return read ?? nil
     }

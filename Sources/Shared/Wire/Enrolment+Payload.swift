@@ -90,17 +90,22 @@ extension Enrolment.DeviceKey {
             members: [
                 "organization", "app", "environment", "publicKey", "receipt", "bundleVersion", "validationCategory",
             ])
-        let isShort: (String) -> Bool = { $0.utf8.count <= SDKLimits.bundleIDBytes && !TextRules.hasControl($0) }
         self.init(
             organization: try reader.string("organization") { OrganizationID($0) != nil },
             appID: try reader.string("app", TextRules.isDeviceID),
             environment: try reader.string("environment") { $0 == "production" || $0 == "development" },
             publicKey: try reader.base64("publicKey"), receipt: try reader.base64("receipt"),
-            // Apple signs them; what Postgres can't hold is left out rather than refused.
-            bundleVersion: try reader.optionalString("bundleVersion") { _ in true }.flatMap { isShort($0) ? $0 : nil },
-            validationCategory: try reader.optionalString("validationCategory") { _ in true }
-                .flatMap { isShort($0) ? $0 : nil })
+            bundleVersion: try reader.optionalString("bundleVersion") { Self.storable($0) != nil },
+            validationCategory: try reader.optionalString("validationCategory") { Self.storable($0) != nil })
         guard publicKey.count == 65 else { throw reader.invalid("publicKey") }
+    }
+}
+
+extension Enrolment.DeviceKey {
+    /// What Apple says beside a key, as far as it can be stored: a text that is too long or has control characters is left
+    /// out, since the key is good without it.
+    package static func storable(_ text: String?) -> String? {
+        text.flatMap { $0.utf8.count <= SDKLimits.attestedTextBytes && !TextRules.hasControl($0) ? $0 : nil }
     }
 }
 

@@ -32,10 +32,13 @@ package enum SDKLimits {
     package static let keyIDBytes = 32
     /// An attestation object; real ones have 5.2 to 5.7 KB.
     package static let attestationBytes = 32_768
+    /// What Apple says beside an attested key, such as the version of its app.
+    package static let attestedTextBytes = 255
     /// Challenges have 55 characters; longer text is none of ours.
     package static let challengeBytes = 128
-    /// Apps of one organization that share a bundle id, one for each team: more than anybody has.
-    package static let candidates = 16
+    /// Apps that share a bundle id, one for each team and organization: more than anybody has. Beyond it would be a guess
+    /// which of them a device may be of.
+    package static let candidates = 256
     /// The word that says why a signed transaction was refused.
     package static let refusalReasonBytes = 64
     package static let deviceIDBytes = 128

@@ -76,33 +76,30 @@ package struct VerifyHandler: JobHandler {
         guard case .unverified(let attestation, let clientDataHash, let candidates) = enrolment.evidence else {
             return .forward(to: .writeLive, payload: job.payload)
         }
-        var refusal = AttestationRefusal(.appMismatch, "there is no app to compare with")
-        for candidate in candidates {
-            let verdict = attestations.verify(
-                attestation: attestation, keyID: enrolment.keyID, clientDataHash: clientDataHash,
-                expectation: AttestationExpectation(
-                    teamID: candidate.teamID, bundleID: enrolment.bundleID,
-                    environments: candidate.allowsDevelopment ? [.production, .development] : [.production]),
-                nowMilliseconds: now)
-            switch verdict {
-            case .verified(let key):
-                let others = candidates.contains {
-                    $0.teamID.utf8.elementsEqual(candidate.teamID.utf8)
-                        && !$0.organization.utf8.elementsEqual(candidate.organization.utf8)
-                }
-                guard !others else { return .answered(payload: EnrolmentAnswer.ambiguous.encodePayload()) }
-                enrolment.evidence = .verified(
-                    Enrolment.DeviceKey(
-                        organization: candidate.organization, appID: candidate.appID,
-                        environment: key.environment.rawValue, publicKey: key.publicKey,
-                        receipt: key.receipt, bundleVersion: key.bundleVersion,
-                        validationCategory: key.validationCategory))
-                return .forward(to: .writeLive, payload: enrolment.encodePayload())
-            case .refused(let why):
-                // What is said of the object itself says more than that it is another app's.
-                if refusal.reason == .appMismatch { refusal = why }
+        let verdict = attestations.verify(
+            attestation: attestation, keyID: enrolment.keyID, clientDataHash: clientDataHash,
+            apps: candidates.map {
+                AttestationExpectation(
+                    teamID: $0.teamID, bundleID: enrolment.bundleID,
+                    environments: $0.allowsDevelopment ? [.production, .development] : [.production])
+            }, nowMilliseconds: now)
+        switch verdict {
+        case .refused(let refusal):
+            return .answered(payload: EnrolmentAnswer.refused(reason: refusal.reason.rawValue).encodePayload())
+        case .verified(let key):
+            let app = candidates[key.app]
+            let isOthersToo = candidates.contains {
+                $0.teamID.utf8.elementsEqual(app.teamID.utf8)
+                    && !$0.organization.utf8.elementsEqual(app.organization.utf8)
             }
+            guard !isOthersToo else { return .answered(payload: EnrolmentAnswer.ambiguous.encodePayload()) }
+            enrolment.evidence = .verified(
+                Enrolment.DeviceKey(
+                    organization: app.organization, appID: app.appID, environment: key.environment.rawValue,
+                    publicKey: key.publicKey, receipt: key.receipt,
+                    bundleVersion: Enrolment.DeviceKey.storable(key.bundleVersion),
+                    validationCategory: Enrolment.DeviceKey.storable(key.validationCategory)))
+            return .forward(to: .writeLive, payload: enrolment.encodePayload())
         }
-        return .answered(payload: EnrolmentAnswer.refused(reason: refusal.reason.rawValue).encodePayload())
     }
 }
