@@ -79,13 +79,14 @@ import Testing
     }
 
     @Test func anOutageOfPostgresCostsNoAnswer() async throws {
-        let apple = try FakeAdServices(byDefault: { token, _ in .later(milliseconds: 400, Fate(token).step(token)) })
+        let apple = try FakeAdServices(byDefault: { token, _ in .released(Fate(token).step(token)) })
         let database = try TestPostgres()
         let system = try await SweeperSystem(sweepers: 1, timeScale: 1, database: database, apple)
         try await system.receive(0..<20)
         try await system.start()
         await apple.waitForAsks(20)
         try database.stop()
+        apple.release()
         await system.loop.sleep(milliseconds: 2_500)
         try database.start()
         try await system.waitUntilAllHaveEnded(seconds: 40)
@@ -95,7 +96,7 @@ import Testing
     }
 
     @Test func aStopAnswersForWhatWasAsked() async throws {
-        let apple = try FakeAdServices(byDefault: { token, _ in .later(milliseconds: 600, .organic) })
+        let apple = try FakeAdServices(byDefault: { _, _ in .later(milliseconds: 2_000, .organic) })
         let system = try await SweeperSystem(sweepers: 1, timeScale: 1, concurrency: 4, apple)
         try await system.receive(0..<50)
         try await system.start()

@@ -139,7 +139,9 @@ import Testing
         let caller = HTTPCaller(configuration())
         let call = Task { await caller.post(Array("never".utf8), to: server.url) }
         await server.waitForAsks(1)
+        #expect(caller.isOpen)
         caller.close()
+        #expect(!caller.isOpen)
         #expect(code(await call.value) == .closed)
         #expect(code(await caller.post(Array("more".utf8), to: server.url)) == .closed)
         await server.stop()

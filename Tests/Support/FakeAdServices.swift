@@ -16,6 +16,8 @@ package final class FakeAdServices: @unchecked Sendable {
         /// Half of an answer, and the end of the connection.
         case brokenOff
         case later(milliseconds: Int64, Step)
+        /// Once `release` is called.
+        case released(Step)
         /// No answer, ever.
         case never
 
@@ -69,6 +71,7 @@ package final class FakeAdServices: @unchecked Sendable {
     private let loop = EventLoop(name: "fake-adservices")
     private let listener: Int32
     private var connections: [Int32: Connection] = [:]
+    private var kept: [() -> Void] = []
     private let state = Mutex(State())
     private let byDefault: @Sendable (_ token: String, _ ask: Int) -> Step
     private let clock: @Sendable () -> Int64
@@ -109,6 +112,15 @@ package final class FakeAdServices: @unchecked Sendable {
             close(listener)
         }
         loop.stop()
+    }
+
+    /// Lets the answers go that wait for it.
+    package func release() {
+        loop.execute { [self] in
+            let ready = kept
+            kept = []
+            for perform in ready { perform() }
+        }
     }
 
     // MARK: - Scripts and notes
@@ -212,6 +224,9 @@ package final class FakeAdServices: @unchecked Sendable {
         case .never: return
         case .later(let milliseconds, let step):
             _ = loop.schedule(afterMilliseconds: milliseconds) { [self] in perform(step, token, connection) }
+            return
+        case .released(let step):
+            kept.append { [self] in perform(step, token, connection) }
             return
         case .reset:
             var linger = linger(l_onoff: 1, l_linger: 0)

@@ -88,6 +88,12 @@ final class SweepRig: Sendable {
         }
     }
 
+    /// Orders the stop, and returns once the sweep knows of it.
+    func orderStop() async throws {
+        guard let sweep = running.withLock({ $0?.sweep }) else { return }
+        try await loop.run { sweep.stop() }
+    }
+
     /// What SIGTERM does.
     func stopSweep() async {
         guard

@@ -99,6 +99,9 @@ package final class HTTPCaller: Sendable {
         }
     }
 
+    /// False once `close` was called, or libcurl broke beyond use: nothing will be posted any more.
+    package var isOpen: Bool { state.withLock { !$0.closing } }
+
     /// Ends the thread; calls under way fail with `.closed`.
     package func close() {
         state.withLock { state in

@@ -30,6 +30,10 @@ struct SweeperMain {
             calls.proxyFromEnvironment = true
             calls.userAgent = "ratchet/\(Version.text)"
             let caller = HTTPCaller(calls)
+            let lifecycle = context.lifecycle
+            context.operations.addLiveness("calls") {
+                caller.isOpen || lifecycle.isStopping ? .good : .bad("libcurl is broken beyond use")
+            }
             let sweep = Sweep(
                 loop: loop, configuration: sweepConfiguration(settings),
                 parts: Sweep.Parts(
