@@ -29,6 +29,35 @@ import Testing
         #expect(read.raw == text, "what is not known yet is kept")
     }
 
+    /// Whatever form a number has, a test install must not count as an ad's.
+    @Test(arguments: ["1234567890", "1234567890.0", "1.23456789e9"])
+    func thePlaceholderIsKnownInAnyForm(number: String) {
+        guard case .final(.test, _) = verdict(200, #"{"attribution":true,"campaignId":\#(number)}"#) else {
+            Issue.record("\(number) is \(verdict(200, #"{"attribution":true,"campaignId":\#(number)}"#))")
+            return
+        }
+    }
+
+    @Test(arguments: [("1.5", nil), ("1e300", nil), ("true", nil), ("9223372036854775807", Int64.max), ("-1", -1)])
+    func idsAreWholeAndExact(number: String, expected: Int64?) throws {
+        #expect(try #require(payload(#"{"attribution":true,"adId":\#(number)}"#)).adID == expected)
+    }
+
+    /// The text of a token is kept nowhere once it has ended, not even where an answer repeats it.
+    @Test func anAnswerThatRepeatsTheTokenIsKeptWithoutIt() throws {
+        let token = "abc/def+" + String(repeating: "x", count: 40)
+        let escaped = token.replacing("/", with: "\\/")
+        for text in [token, escaped] {
+            var read = try #require(
+                payload(#"{"attribution":true,"campaignId":5,"claimType":"\#(text)","conversionType":"Download"}"#))
+            read.leaveOut(token: Array(String(repeating: "y", count: 40).utf8))
+            #expect(read.raw != nil && read.claimType == token)
+            read.leaveOut(token: Array(token.utf8))
+            #expect(read.raw == nil && read.claimType == nil)
+            #expect(read.campaignID == 5 && read.conversionType == "Download")
+        }
+    }
+
     @Test(arguments: [
         ("2026-01-05T10:22Z", 1_767_608_520_000_000), ("2026-01-05T10:22:31Z", 1_767_608_551_000_000),
         ("2026-01-05T10:22:31.000Z", 1_767_608_551_000_000), ("2026-01-05T10:22+01:00", 1_767_604_920_000_000),

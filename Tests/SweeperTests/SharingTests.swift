@@ -12,6 +12,27 @@ import Testing
 
 /// Holds, stops, leases and several sweepers.
 @Suite(.timeLimit(.minutes(2))) struct SharingTests {
+    /// Tokens that Apple always fails on are no outage: they keep nobody waiting for long.
+    @Test func tokensThatAlwaysFailDoNotHoldTheOthersUp() async throws {
+        let change: (inout SweepRig.Settings) -> Void = { $0.configuration.concurrency = 4 }
+        try await SweepRig.run(change) { rig in
+            for index in 0..<40 {
+                rig.apple.script("bad\(index)", [.answer(status: 500, body: "")])
+                try await rig.receive("bad\(index)")
+            }
+            try await rig.run(untilSeconds: 60)
+            for index in 0..<20 { try await rig.receive("good\(index)", atSeconds: 60) }
+            try await rig.run(untilSeconds: 900)
+            var ended = 0
+            for index in 0..<20 where try await rig.row("good\(index)").state == "organic" { ended += 1 }
+            #expect(ended == 20)
+            for index in 0..<40 {
+                let row = try await rig.row("bad\(index)")
+                #expect(row.state == "pending" && row.attempts == 0)
+            }
+        }
+    }
+
     @Test func anOutageStopsTheSweepAndBurnsNothing() async throws {
         let change: (inout SweepRig.Settings) -> Void = { $0.configuration.concurrency = 4 }
         try await SweepRig.run(change, byDefault: .broken) { rig in

@@ -11,6 +11,8 @@ package struct AttributionPayload: Equatable, Sendable {
     package static let mostRawBytes = 4_096
     /// Texts are names of a few words; whatever is longer is none of them.
     private static let mostTextBytes = 128
+    /// Shorter ones are refused at the door.
+    private static let leastTokenBytes = 32
     /// Apple's answers are flat.
     private static let mostDepth = 16
 
@@ -41,12 +43,12 @@ package struct AttributionPayload: Equatable, Sendable {
             let attribution = root["attribution"]?.bool
         else { return nil }
         self.attribution = attribution
-        orgID = root["orgId"]?.int64
-        campaignID = root["campaignId"]?.int64
-        adGroupID = root["adGroupId"]?.int64
-        keywordID = root["keywordId"]?.int64
-        adID = root["adId"]?.int64
-        creativeSetID = root["creativeSetId"]?.int64
+        orgID = Self.id(root["orgId"])
+        campaignID = Self.id(root["campaignId"])
+        adGroupID = Self.id(root["adGroupId"])
+        keywordID = Self.id(root["keywordId"])
+        adID = Self.id(root["adId"])
+        creativeSetID = Self.id(root["creativeSetId"])
         conversionType = Self.text(root["conversionType"])
         claimType = Self.text(root["claimType"])
         countryOrRegion = Self.text(root["countryOrRegion"])
@@ -55,6 +57,30 @@ package struct AttributionPayload: Equatable, Sendable {
         impressionAt = root["impressionDate"]?.string.flatMap(AppleDate.microseconds)
         // The parser has checked that it is UTF-8 without U+0000.
         raw = body.count <= Self.mostRawBytes ? String(decoding: body, as: UTF8.self) : nil
+    }
+
+    /// An answer that repeats the token is kept without what repeats it: a token's text is not kept once it has ended.
+    package mutating func leaveOut(token: [UInt8]) {
+        // Shorter text is no token, and would be found in any answer.
+        guard token.count >= Self.leastTokenBytes else { return }
+        let token = String(decoding: token, as: UTF8.self)
+        func repeats(_ text: String?) -> Bool {
+            text.map { $0.contains(token) || $0.replacing("\\/", with: "/").contains(token) } ?? false
+        }
+        if repeats(raw) { raw = nil }
+        if repeats(conversionType) { conversionType = nil }
+        if repeats(claimType) { claimType = nil }
+        if repeats(countryOrRegion) { countryOrRegion = nil }
+        if repeats(supplyPlacement) { supplyPlacement = nil }
+    }
+
+    /// A number, however it is written, as long as it is whole: the placeholder must be known in any form.
+    private static func id(_ value: JSONValue?) -> Int64? {
+        if let id = value?.int64 { return id }
+        guard let number = value?.rawNumber.flatMap({ Double($0) }), abs(number) <= 9_007_199_254_740_992 else {
+            return nil
+        }
+        return Int64(exactly: number)
     }
 
     private static func text(_ value: JSONValue?) -> String? {

@@ -18,6 +18,8 @@ package struct ClaimedToken: Equatable, Sendable {
     package let lastStatus: Int64?
     /// Who is told of the outcome.
     package let callback: String?
+    /// Its last ask found nobody, or a server in trouble.
+    package var isTroubled: Bool { lastStatus.map { $0 == 0 || $0 >= 500 } ?? false }
 
     package init(
         key: AdServicesKey, lease: [UInt8], leaseEnd: Int64, receivedAt: Int64, dueAt: Int64, sealedToken: [UInt8],
@@ -170,16 +172,26 @@ package enum AdServicesSweep {
             last_status, callback
         """
 
+    /// As `claimStatement`, of tokens whose last ask got an answer, or that were never asked about. The latest come first:
+    /// what has piled up before them may be what always fails.
+    package static let untroubledStatement =
+        claimStatement
+        .replacing("due_at <= $3", with: "due_at <= $3 AND (last_status IS NULL OR last_status BETWEEN 1 AND 499)")
+        .replacing("ORDER BY due_at", with: "ORDER BY due_at DESC")
+
     /// Takes the tokens that have been due for longest, those of sweepers whose lease is over among them.
     /// - Parameters:
     ///   - lease: 16 random bytes, never used before.
     ///   - leaseEnd: when others may take them; microseconds since 1970, as `now`.
+    ///   - untroubled: only those whose last ask, if there was one, got an answer.
     /// - Returns: the earliest due first.
     package static func claim(
-        _ limit: Int, lease: [UInt8], leaseEnd: Int64, now: Int64, _ connection: PostgresConnection
+        _ limit: Int, lease: [UInt8], leaseEnd: Int64, now: Int64, untroubled: Bool = false,
+        _ connection: PostgresConnection
     ) async throws(PostgresError) -> [ClaimedToken] {
         let result = try await connection.query(
-            claimStatement, [.bytes(lease), .int64(leaseEnd), .int64(now), .int64(Int64(limit))])
+            untroubled ? untroubledStatement : claimStatement,
+            [.bytes(lease), .int64(leaseEnd), .int64(now), .int64(Int64(limit))])
         var claimed: [ClaimedToken] = []
         claimed.reserveCapacity(result.count)
         for row in result.rows {

@@ -161,8 +161,15 @@ package final class Sweep: @unchecked Sendable {
         guard nextDue <= now else { return min(poll, nextDue) }
         let lease = Secrets.random(16)
         let end = now + configuration.leaseMicroseconds
+        let isProbing = breaker.isProbing
         let claimed = try await parts.claims.withConnection { connection throws(PostgresError) in
-            try await AdServicesSweep.claim(room, lease: lease, leaseEnd: end, now: now, connection)
+            // A token that always fails says nothing of Apple: it must not keep the others waiting.
+            if isProbing {
+                let untroubled = try await AdServicesSweep.claim(
+                    room, lease: lease, leaseEnd: end, now: now, untroubled: true, connection)
+                guard untroubled.isEmpty else { return untroubled }
+            }
+            return try await AdServicesSweep.claim(room, lease: lease, leaseEnd: end, now: now, connection)
         }
         waiting += claimed
         moreIsDue = claimed.count == room
@@ -204,11 +211,11 @@ package final class Sweep: @unchecked Sendable {
         loop.spawn { [self] in
             let reply = await parts.endpoint.ask(text)
             parts.metrics.asked(reply, microseconds: (loop.time.monotonicNanoseconds - began) / 1000)
-            ended(token, askedAt: now, reply)
+            ended(token, text, askedAt: now, reply)
         }
     }
 
-    private func ended(_ token: ClaimedToken, askedAt: Int64, _ reply: AdServicesReply) {
+    private func ended(_ token: ClaimedToken, _ text: [UInt8], askedAt: Int64, _ reply: AdServicesReply) {
         inFlight -= 1
         let verdict = AdServicesVerdict(reply, using: parser)
         tell(token, reply, verdict)
@@ -217,7 +224,8 @@ package final class Sweep: @unchecked Sendable {
         let ask: SweptToken.Ask
         let next: SweptToken.Next
         switch verdict {
-        case .final(let ending, let payload):
+        case .final(let ending, var payload):
+            payload?.leaveOut(token: text)
             ask = SweptToken.Ask(at: askedAt, status: reply.status, counts: true)
             next = .ended(ending, payload, at: parts.clock.microseconds)
         case .notYet, .trouble, .tooMany:
@@ -231,8 +239,11 @@ package final class Sweep: @unchecked Sendable {
         if verdict == .tooMany {
             hold(seconds: min(retryAfter ?? Self.tooManySeconds, Self.longestHoldSeconds), reason: "too_many")
         } else if AdServicesVerdict.isOutage(reply) {
-            // What was asked before a hold and fails after it says nothing new.
-            if !isHeld, let seconds = breaker.failed() { hold(seconds: seconds, reason: "unreachable") }
+            // What was asked before a hold and fails after it says nothing new, nor does a token that failed before while
+            // others are answered.
+            if !isHeld, breaker.isProbing || !token.isTroubled, let seconds = breaker.failed() {
+                hold(seconds: seconds, reason: "unreachable")
+            }
         } else if !isHeld {
             let wasProbing = breaker.isProbing
             breaker.answered()

@@ -4,7 +4,7 @@ package import Service
 /// What a sweeper shows of its work.
 package final class SweepMetrics: Sendable {
     /// `none`: no answer came. `other` is what Apple doesn't document.
-    private static let statuses = ["200", "400", "404", "429", "5xx", "other", "none"]
+    private static let statuses = ["200", "400", "404", "408", "425", "429", "5xx", "other", "none"]
 
     private let asks: MetricFamily<Counter>
     private let askTimes: Histogram
@@ -49,7 +49,7 @@ package final class SweepMetrics: Sendable {
         let label =
             switch reply.status {
             case 0: "none"
-            case 200, 400, 404, 429: String(reply.status)
+            case 200, 400, 404, 408, 425, 429: String(reply.status)
             case 500...599: "5xx"
             default: "other"
             }
