@@ -104,7 +104,11 @@ import Testing
     @Test func shutdownFinishesWhatWasAcceptedAndRefusesTheRest() async throws {
         let door = Door()
         let loop = EventLoop(name: "shutdown")
-        let server = HTTPServer(loop: loop) { request in
+        // A busy machine may stop the client for longer than a header may take.
+        var configuration = HTTPServerConfiguration()
+        configuration.headerTimeoutMilliseconds = 600_000
+        configuration.bodyTimeoutMilliseconds = 600_000
+        let server = HTTPServer(loop: loop, configuration: configuration) { request in
             await door.pass()
             return await ServerFixture.echo(request)
         }
