@@ -32,8 +32,8 @@ swift_tests() {
 }
 step 'unit and integration tests'
 # All tests of a run start together: in three runs none waits so long for a processor that its clients are given up.
-base='^(Bytes|Wire|Jobs|EventLoop|HTTP|HTTPClient|AppleAds|Trust|FuzzCorpus|Service|Postgres|Redis)Tests\.|^Conformance\.'
-heavy='SweeperTests|LatticeTests'
+base='^(Bytes|Wire|Jobs|EventLoop|HTTP|HTTPClient|AppleAds|Trust|FuzzCorpus|Service|Postgres)Tests\.|^Conformance\.'
+heavy='^(Sweeper|Redis)Tests\.|LatticeTests'
 swift_tests --filter "$base"
 swift_tests --skip EndToEnd --skip "$base" --skip "$heavy"
 swift_tests --filter "$heavy"
