@@ -161,23 +161,25 @@ package enum AdServicesSweep {
             nextDueAt: try row.optionalInt64("next_due"))
     }
 
+    package static let claimStatement = claimStatement(of: "due_at <= $3", order: "due_at")
+
+    /// Of tokens whose last ask got an answer, or that were never asked about. The latest come first: what has piled up
+    /// before them may be what always fails.
+    package static let untroubledStatement = claimStatement(
+        of: "due_at <= $3 AND (last_status IS NULL OR last_status BETWEEN 1 AND 499)", order: "due_at DESC")
+
     /// By the rows' places rather than their keys: no estimate of how many there are can turn it into a join that reads
     /// the whole table. The places hold, since the rows are locked.
-    package static let claimStatement = """
+    private static func claimStatement(of due: StaticString, order: StaticString) -> String {
+        """
         UPDATE adservices_tokens SET lease = $1, due_before = due_at, due_at = $2
         WHERE ctid = ANY (ARRAY(
-            SELECT ctid FROM adservices_tokens WHERE state = 'pending' AND due_at <= $3
-            ORDER BY due_at LIMIT $4 FOR UPDATE SKIP LOCKED))
+            SELECT ctid FROM adservices_tokens WHERE state = 'pending' AND \(due)
+            ORDER BY \(order) LIMIT $4 FOR UPDATE SKIP LOCKED))
         RETURNING organization, bundle_id, subject_kind, subject, stamp, due_before, sealed_token, attempts,
             last_status, callback
         """
-
-    /// As `claimStatement`, of tokens whose last ask got an answer, or that were never asked about. The latest come first:
-    /// what has piled up before them may be what always fails.
-    package static let untroubledStatement =
-        claimStatement
-        .replacing("due_at <= $3", with: "due_at <= $3 AND (last_status IS NULL OR last_status BETWEEN 1 AND 499)")
-        .replacing("ORDER BY due_at", with: "ORDER BY due_at DESC")
+    }
 
     /// Takes the tokens that have been due for longest, those of sweepers whose lease is over among them.
     /// - Parameters:
