@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help run test chaos chaos-adservices bench-queue bench-adservices bench-enrolment bench-instructions \
+.PHONY: help run test chaos chaos-adservices bench bench-quick bench-queue bench-adservices bench-enrolment bench-instructions \
     cluster-test fuzz fuzz-merge sanitize lint build setup clean clean-data
 
 help: ## List these commands.
@@ -62,6 +62,12 @@ bench-enrolment: setup ## Measure, optimized: attestations a core judges beside 
 	RATCHET_BENCH_ENROLMENT=1 swift test -c release -Xswiftc -enable-testing --skip-build --scratch-path .build/bench \
 	    --explicit-target-dependency-import-check error --no-parallel --filter 'EnrolmentBench|TokenBench'
 	openssl speed -seconds 3 ecdsap384 2>/dev/null | tail -n 2
+
+bench: setup ## Measure everything beside other software that does the same; a table and .ratchet/bench/latest.json.
+	@exec python3 Tests/Bench/bench.py
+
+bench-quick: setup ## The same with one peer a section, one round, less of everything: minutes.
+	@exec python3 Tests/Bench/bench.py --quick
 
 bench-instructions: setup ## Count the instructions of the hot paths; fails when one grew by more than 5 %.
 	@exec python3 deploy/dev/instructions.py
