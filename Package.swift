@@ -52,7 +52,7 @@ let benchmarks: [Target] =
             name: "BenchMain",
             dependencies: [
                 "Bytes", "EventLoop", "Jobs", "Postgres", "Redis", "RedisQueue", "Service", "Store", "TestSupport",
-                "Trust", "Wire", "WorkerCore",
+                "Trust", "Wire", "WorkerCore", "WriterCore",
             ], path: "Tests/Bench/BenchMain", swiftSettings: strict)
     ] : []
 
@@ -112,10 +112,13 @@ let package = Package(
             ["Bytes", "EventLoop", "Jobs", "Redis", "RedisQueue", "Service", "Trust", "Wire", "WorkerCore"],
             main: true),
         group(
+            "Workers", "WriterCore",
+            ["EventLoop", "JSON", "Jobs", "Postgres", "Redis", "RedisQueue", "Store", "Wire", "WorkerCore"]),
+        group(
             "Workers", "Writer",
             [
                 "Bytes", "EventLoop", "Jobs", "Postgres", "Redis", "RedisQueue", "Service", "Store", "Wire",
-                "WorkerCore",
+                "WorkerCore", "WriterCore",
             ], main: true),
         group(
             "Workers", "SweeperCore",
@@ -163,7 +166,7 @@ let package = Package(
             "WorkerTests",
             [
                 "Bytes", "EventLoop", "Jobs", "Postgres", "Redis", "RedisQueue", "Store", "Trust", "Verifier", "Wire",
-                "WorkerCore", "Writer",
+                "WorkerCore", "Writer", "WriterCore",
             ]),
         tests(
             "SweeperTests",

@@ -18,6 +18,7 @@ import Testing
         ("IngressCore", ["Postgres", "Store", "CLibpq", "Trust", "WorkerCore"]),
         ("Verifier", ["Postgres", "Store", "CLibpq", "HTTPClient", "CCurl"]),
         ("Writer", ["HTTPClient", "CCurl"]),
+        ("WriterCore", ["HTTPClient", "CCurl", "Trust"]),
         ("Sweeper", ["Redis", "RedisQueue", "CHiredis", "Trust"]),
         ("AppleAds", ["EventLoop", "HTTP", "HTTPClient", "Redis", "Postgres", "Store", "Service", "CLinux", "CCurl"]),
         ("WorkerCore", ["Postgres", "Store", "CLibpq", "Trust"]),

@@ -10,7 +10,7 @@ import WorkerCore
 
 @testable import RedisQueue
 @testable import Verifier
-@testable import Writer
+@testable import WriterCore
 
 /// Calls that wait for an answer, through the real stages on a real Redis.
 @Suite(.timeLimit(.minutes(2))) struct AskTests {

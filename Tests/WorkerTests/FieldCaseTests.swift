@@ -9,7 +9,7 @@ import Wire
 import WorkerCore
 
 @testable import Verifier
-@testable import Writer
+@testable import WriterCore
 
 /// Reports from the field that attribution itself can show, from the queue's jobs to what an operator reads: every
 /// write passes the verifier's and the writer's own handlers.

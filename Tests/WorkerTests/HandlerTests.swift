@@ -9,7 +9,7 @@ import Wire
 import WorkerCore
 
 @testable import Verifier
-@testable import Writer
+@testable import WriterCore
 
 private func job(
     _ payload: [UInt8], kind: JobKind = .attribute, version: Int = 1, lane: Lane = .verify, stamp: Int64 = 1_000_000

@@ -8,7 +8,7 @@ import Trust
 import Wire
 
 @testable import Verifier
-@testable import Writer
+@testable import WriterCore
 
 /// The ratchet, whole (data.md §2): every sequence of one, two and three writes about a purchase, where each is
 /// attested or not, brings a genuine signed transaction, a bad one or none, and is of one user or another. They pass the

@@ -5,6 +5,7 @@ internal import RedisQueue
 internal import Service
 internal import Store
 internal import WorkerCore
+internal import WriterCore
 
 /// ratchet-writer: the only process that writes SDK data to Postgres. It also keeps Redis' copies of what Postgres
 /// knows, the app directory and the seed, copies dead letters to Postgres, and compacts what is old there.

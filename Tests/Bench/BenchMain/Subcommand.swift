@@ -30,9 +30,13 @@ struct Options {
         return value
     }
 
+    func text(_ name: String, default standard: String) -> String { values[name] ?? standard }
+
     func number(_ name: String, default standard: Int) throws -> Int {
         guard let value = values[name] else { return standard }
-        guard let number = Int(value), number > 0 else { throw Problem(description: "--\(name) \(value): not a number") }
+        guard let number = Int(value), number > 0 else {
+            throw Problem(description: "--\(name) \(value): not a number")
+        }
         return number
     }
 }
@@ -40,7 +44,7 @@ struct Options {
 /// User and system time of this process in seconds.
 func processSeconds() -> Double {
     var usage = rusage()
-    getrusage(RUSAGE_SELF, &usage)
+    getrusage(Int32(RUSAGE_SELF.rawValue), &usage)
     return Double(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec)
         + Double(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6
 }

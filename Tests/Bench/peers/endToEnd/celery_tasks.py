@@ -1,0 +1,17 @@
+from celery import Celery
+
+from jobs import REDIS_URL, identify
+
+app = Celery("peers", broker=REDIS_URL)
+app.conf.task_ignore_result = True
+app.conf.worker_prefetch_multiplier = 16
+app.conf.broker_connection_retry_on_startup = True
+
+
+@app.task(name="identify")
+def identify_task(job):
+    identify(job)
+
+
+def enqueue(job):
+    identify_task.delay(job)
