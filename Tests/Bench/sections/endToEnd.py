@@ -1,0 +1,235 @@
+"""Jobs that wait in the queue until all are in Postgres, by the real ratchet-writer; beside it the same upsert as a job
+in five job systems, and in a plain batching consumer. Then the way of single writes, and a drain with a kill."""
+
+import json
+import os
+import signal
+import statistics
+import time
+
+import harness
+
+USERS = 10_000
+BASE = ("redis==5.3.1", "hiredis==3.5.0", "psycopg[binary]==3.3.9")
+PEERS = os.path.join(harness.HERE, "peers", "endToEnd")
+BATCHING = ("batching consumer", "batching consumer, 2 processes")
+# No peer is watched for longer; each gets more jobs than it can do until then.
+DRAIN_SECONDS = 9
+RATE = 2_000
+
+
+class Peer:
+    """One job system: how it is given jobs and what works them off, as its best trial was set up."""
+
+    def __init__(self, name, jobs, enqueue, workers, requirements=(), packages=()):
+        self.name, self.jobs, self.enqueue, self.workers = name, jobs, enqueue, workers
+        self.requirements, self.packages = requirements, packages
+
+
+def peers(python):
+    tools = os.path.join(os.path.dirname(python), "")
+    fill = [python, "enqueue.py"]
+    celery = [python, f"{tools}celery", "-A", "celery_tasks", "worker", "--without-gossip", "--without-mingle",
+              "--without-heartbeat", "-l", "WARNING", "-P", "threads", "-c", "4", "-n"]
+    consumer = [python, "batching.py"]
+    return [
+        Peer(BATCHING[0], 150_000, fill + ["batching"], [consumer]),
+        Peer(BATCHING[1], 250_000, fill + ["batching"], [consumer, consumer]),
+        Peer("Sidekiq", 40_000, ["ruby", "sidekiq_enqueue.rb"],
+             [["sidekiq", "-q", "default", "-c", "5", "-r", "./sidekiq_worker.rb"]] * 2,
+             packages=("ruby-sidekiq", "ruby-pg")),
+        Peer("Huey", 25_000, fill + ["huey_tasks"], [[f"{tools}huey_consumer", "huey_tasks.huey", "-k", "process", "-w",
+                                                      "4", "-q"]], ("huey==3.5.4",)),
+        Peer("dramatiq", 20_000, fill + ["dramatiq_tasks"],
+             [[f"{tools}dramatiq", "dramatiq_tasks", "-p", "2", "-t", "8"]], ("dramatiq==2.2.1",)),
+        Peer("Celery", 9_000, fill + ["celery_tasks"], [celery + ["one@bench"], celery + ["two@bench"]],
+             ("celery==5.6.3",)),
+        Peer("RQ", 5_000, fill + ["rq_tasks"], [[f"{tools}rq", "worker-pool", "-n", "4", "-q", "-w",
+                                                 "rq.worker.SimpleWorker", "-u", "$REDIS_URL", "default"]],
+             ("rq==3.0.0",)),
+    ]
+
+
+class Drains:
+    """All drains use the same Redis, synced each second, and the same Postgres, which syncs every commit."""
+
+    def __init__(self, bench):
+        self.bench = bench
+        self.redis = bench.redis("everysec", core=None)
+        self.postgres = bench.postgres()
+        self.system = bench.system(self.redis, self.postgres)
+        self.database = os.path.basename(self.system.folder)
+        self.cpu = {}
+        self.kills = []
+
+    def observe(self, name, done, total, processes, pause):
+        """Jobs/s between the first look that found some done and the last one."""
+        deadline, first = time.monotonic() + 60, None
+        while True:
+            count, now = done(), time.monotonic()
+            if count and first is None:
+                first = (count, now, self.cpu_seconds(processes))
+                deadline = now + (120 if total else DRAIN_SECONDS)
+            if now > deadline or first and total and count >= total:
+                break
+            dead = [process for process in processes if not process.running()]
+            if dead:
+                raise harness.Fault(f"{name} ended: {dead[0].tail()}")
+            time.sleep(pause)
+        if first is None or count == first[0]:
+            raise harness.Fault(f"{name} did no job: {processes[0].tail()}")
+        self.cpu.setdefault(name, []).append(1e6 * (self.cpu_seconds(processes) - first[2]) / (count - first[0]))
+        return (count - first[0]) / (now - first[1])
+
+    def cpu_seconds(self, processes):
+        """Of the workers, Redis and Postgres: what the jobs cost the machine."""
+        return sum(process.cpu_seconds() for process in processes) + self.postgres.cpu_seconds() \
+            + self.redis.cpu_seconds()
+
+    # -- ours --------------------------------------------------------------------------------------------------------
+
+    def fill(self, jobs, *more):
+        self.redis.empty()
+        self.postgres.sql("truncate ratchet.customers, ratchet.purchases, ratchet.purchase_owner_writes, "
+                          "ratchet.transactions", self.database)
+        self.postgres.sql("checkpoint")
+        self.bench.bench_main("enqueue", "--redis", self.redis.url, "--jobs", str(jobs), "--users", str(USERS), *more,
+                              core=None)
+
+    def writers(self, count):
+        return [self.system.start("writer", settings={"RATCHET_RUN_DIR": f"{self.system.folder}/run{number}"}, ready=False)
+                for number in range(count)]
+
+    def ours(self, name, writers, jobs):
+        self.fill(jobs)
+        processes = self.writers(writers)
+        rate = self.observe(name, lambda: jobs - self.system.waiting(), jobs, processes, 0.02)
+        for process in processes:
+            process.stop()
+        customers = int(self.postgres.sql("select count(*) from ratchet.customers", self.database))
+        left = json.dumps(self.system.queues())
+        if customers != min(USERS, jobs) or self.system.waiting() or '"dead":0' not in left.replace(" ", ""):
+            raise harness.Fault(f"{jobs} jobs left {customers} customers and this queue: {left[:500]}")
+        return rate
+
+    def killed(self, jobs):
+        """The same with both writers killed when a third is done and started again at once; three jobs in four leave an
+        attribute of their own, the others a purchase of their own."""
+        self.fill(jobs, "--attributes", "4", "--unique", "1")
+        processes = self.writers(2)
+        self.bench.wait_until(lambda: self.system.waiting() < jobs * 2 // 3, 120, "the first third", processes[0])
+        left = self.system.waiting()
+        for process in processes:
+            os.kill(process.pid, signal.SIGKILL)
+        killed = time.monotonic()
+        for process in processes:
+            process.stop()
+        processes = self.writers(2)
+        self.bench.wait_until(lambda: self.system.waiting() == 0, 300, "the drain after a kill", processes[0])
+        seconds = time.monotonic() - killed
+        for process in processes:
+            process.stop()
+        attributes, purchases, links = map(int, self.postgres.sql(
+            "select (select count(*) from ratchet.customers, jsonb_object_keys(attributes) as key where key like 'job@_%' "
+            "escape '@'), (select count(distinct lineage) from ratchet.purchase_owner_writes), (select count(*) from "
+            "ratchet.purchase_owner_writes)", self.database).split("|"))
+        self.kills.append({"left at the kill": left, "seconds to done": seconds,
+                           "missing": jobs - attributes - purchases, "doubled": links - purchases})
+        return seconds
+
+    # -- peers -------------------------------------------------------------------------------------------------------
+
+    def peer(self, peer):
+        self.redis.empty()
+        dsn = self.postgres.create_database("peer")
+        with open(os.path.join(PEERS, "schema.sql"), encoding="utf-8") as file:
+            self.postgres.sql(file.read(), "peer")
+        self.postgres.sql("checkpoint")
+        url = f"redis://127.0.0.1:{self.redis.port}/0"
+        env = {"REDIS_URL": url, "PG_DSN": dsn, "RUBYOPT": "-W0", "RAILS_ENV": "production",
+               "PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": PEERS}
+        self.bench.run("enqueue", peer.enqueue + [str(peer.jobs)], env=env, cwd=PEERS)
+        processes = [
+            self.bench.start(peer.name.split(",")[0].replace(" ", "-"), [url if one == "$REDIS_URL" else one for one in worker],
+                             env=dict(env, CONSUMER=f"c{number}"), cwd=PEERS)
+            for number, worker in enumerate(peer.workers)]
+
+        def done():
+            count = int(self.postgres.sql("select coalesce(sum(hits), 0) from customers", "peer"))
+            if count >= peer.jobs:
+                raise harness.Fault(f"{peer.name} had too few jobs for {DRAIN_SECONDS} s")
+            return count
+
+        rate = self.observe(peer.name, done, None, processes, 0.5)
+        for process in processes:
+            process.stop()
+        return rate
+
+
+def latencies(bench, drains, appendfsync, seconds):
+    """Milliseconds from the moment a call was due until another session saw its row."""
+    redis = drains.redis if appendfsync == "everysec" else bench.redis(appendfsync, core=None)
+    redis.empty()
+    # All limits are on; the one of an address is wide enough for one that stands for a proxy.
+    system = bench.system(redis, drains.postgres, RATCHET_LIMIT_ADDRESS_PER_MINUTE=1_000_000,
+                          RATCHET_DURABILITY="everysec" if appendfsync == "everysec" else "fsync")
+    system.connect("demo", "com.example.app")
+    processes = [system.start("writer"), system.start("ingress")]
+    found = bench.bench_main(
+        "latency", "--port", str(system.port), "--postgres", system.env["RATCHET_PG"], "--schema", "ratchet",
+        "--organization", "demo", "--bundle", "com.example.app", "--rate", str(RATE), "--seconds", str(seconds),
+        core=None)
+    for process in reversed(processes):
+        process.stop()
+    if redis is not drains.redis:
+        redis.stop()
+    return {name: value / 1e6 if name != "calls" else value for name, value in found.items()}
+
+
+def measure(bench):
+    drains = Drains(bench)
+    jobs = 20_000 if bench.quick else 200_000
+    things = {"1 writer": lambda: drains.ours("1 writer", 1, jobs),
+              "2 writers": lambda: drains.ours("2 writers", 2, jobs)}
+    python = bench.python_peer(*BASE)
+    missing = [] if python else list(BATCHING)
+    for peer in peers(python) if python else []:
+        if bench.quick and peer.name not in BATCHING:
+            continue
+        if peer.requirements and not bench.python_peer(*BASE, *peer.requirements) or \
+                peer.packages and not bench.debian(*peer.packages):
+            missing.append(peer.name)
+            continue
+        things[peer.name] = lambda peer=peer: drains.peer(peer)
+    values = bench.interleaved(bench.rounds, things)
+
+    ours = max(("1 writer", "2 writers"), key=lambda name: statistics.median(values[name]))
+    systems = [name for name in values if name not in BATCHING and not name.endswith(("writer", "writers"))]
+    consumers = [name for name in BATCHING if name in values]
+    fastest = {kind: max(names, key=lambda name: statistics.median(values[name]), default=None)
+               for kind, names in (("system", systems), ("consumer", consumers))}
+    found = harness.section(
+        values, ours, "jobs/s", "nothing pinned: workers, Redis and Postgres share both cores",
+        ratio_to=fastest["system"] or fastest["consumer"], missing=missing)
+    for name in consumers:
+        same = "2 writers" if "2" in name else "1 writer"
+        found.variants[f"{same} / {name}"] = harness.summary(harness.ratios(values[same], values[name]))
+    for name, costs in drains.cpu.items():
+        found.variants[f"{name}: CPU us/job, all processes"] = harness.summary(costs)
+    for appendfsync in ("always", "everysec"):
+        runs = [latencies(bench, drains, appendfsync, 4 if bench.quick else 12) for _ in range(bench.rounds)]
+        bench.progress(f"accepted to committed, AOF {appendfsync}: p99 {runs[-1]['committedP99']:.1f} ms")
+        for what, title in (("committed", "sent to committed"), ("answered", "sent to answered")):
+            found.variants[f"{title}, ms, {RATE:,}/s, AOF {appendfsync}"] = {
+                one.lower(): statistics.median([run[what + one] for run in runs]) for one in ("P50", "P99", "Max")}
+    for _ in range(bench.rounds):
+        bench.progress(f"done {drains.killed(jobs):.1f} s after both writers were killed")
+    found.variants["both writers killed"] = {
+        name: max(kill[name] for kill in drains.kills) for name in drains.kills[0]}
+    found.notes = [
+        f"the ratio is to {fastest['system'] or fastest['consumer']}; ours is {ours}",
+        "latency: from the moment a call was due until a second session, looking each millisecond, saw its row; the "
+        "greatest of all rounds' calls is max",
+        "a kill is SIGKILL to both writers at a third of the jobs; missing and doubled are counted in Postgres",
+    ]
+    return found
