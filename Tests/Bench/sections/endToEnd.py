@@ -1,20 +1,20 @@
 """Jobs that wait in the queue until all are in Postgres, by the real ratchet-writer; beside it the same upsert as a job
 in five job systems, and in a plain batching consumer. Then the way of single writes, and a drain with a kill."""
 
-import json
 import os
 import signal
 import statistics
 import time
 
+import drains
 import harness
 
-USERS = 10_000
 BASE = ("redis==5.3.1", "hiredis==3.5.0", "psycopg[binary]==3.3.9")
 PEERS = os.path.join(harness.HERE, "peers", "endToEnd")
 BATCHING = ("batching consumer", "batching consumer, 2 processes")
-# No peer is watched for longer; each gets more jobs than it can do until then.
+# So long is each peer watched; it gets more jobs than it can do until then.
 DRAIN_SECONDS = 9
+QUICK_DRAIN_SECONDS = 3
 RATE = 2_000
 
 
@@ -50,96 +50,57 @@ def peers(python):
     ]
 
 
-class Drains:
+class EndToEnd(drains.Drain):
     """All drains use the same Redis, synced each second, and the same Postgres, which syncs every commit."""
 
     def __init__(self, bench):
-        self.bench = bench
-        self.redis = bench.redis("everysec", core=None)
-        self.postgres = bench.postgres()
-        self.system = bench.system(self.redis, self.postgres)
-        self.database = os.path.basename(self.system.folder)
-        self.cpu = {}
+        super().__init__(bench, bench.redis("everysec", core=None), bench.postgres())
         self.kills = []
 
-    def observe(self, name, done, total, processes, pause):
-        """Jobs/s between the first look that found some done and the last one."""
-        deadline, first = time.monotonic() + 60, None
-        while True:
-            count, now = done(), time.monotonic()
-            if count and first is None:
-                first = (count, now, self.cpu_seconds(processes))
-                deadline = now + (120 if total else DRAIN_SECONDS)
-            if now > deadline or first and total and count >= total:
-                break
-            dead = [process for process in processes if not process.running()]
-            if dead:
-                raise harness.Fault(f"{name} ended: {dead[0].tail()}")
-            time.sleep(pause)
-        if first is None or count == first[0]:
-            raise harness.Fault(f"{name} did no job: {processes[0].tail()}")
-        self.cpu.setdefault(name, []).append(1e6 * (self.cpu_seconds(processes) - first[2]) / (count - first[0]))
-        return (count - first[0]) / (now - first[1])
-
-    def cpu_seconds(self, processes):
-        """Of the workers, Redis and Postgres: what the jobs cost the machine."""
-        return sum(process.cpu_seconds() for process in processes) + self.postgres.cpu_seconds() \
-            + self.redis.cpu_seconds()
-
-    # -- ours --------------------------------------------------------------------------------------------------------
-
-    def fill(self, jobs, *more):
-        self.redis.empty()
-        self.postgres.sql("truncate ratchet.customers, ratchet.purchases, ratchet.purchase_owner_writes, "
-                          "ratchet.transactions", self.database)
-        self.postgres.sql("checkpoint")
-        self.bench.bench_main("enqueue", "--redis", self.redis.url, "--jobs", str(jobs), "--users", str(USERS), *more,
-                              core=None)
-
-    def writers(self, count):
-        return [self.system.start("writer", settings={"RATCHET_RUN_DIR": f"{self.system.folder}/run{number}"}, ready=False)
-                for number in range(count)]
+    def reset(self, jobs, *more):
+        self.sql("truncate ratchet.customers, ratchet.purchases, ratchet.purchase_owner_writes, ratchet.transactions")
+        self.sql("checkpoint")
+        self.fill(jobs, *more)
 
     def ours(self, name, writers, jobs):
-        self.fill(jobs)
+        self.reset(jobs)
         processes = self.writers(writers)
-        rate = self.observe(name, lambda: jobs - self.system.waiting(), jobs, processes, 0.02)
+        rate = self.all(name, jobs, processes)
         for process in processes:
             process.stop()
-        customers = int(self.postgres.sql("select count(*) from ratchet.customers", self.database))
-        left = json.dumps(self.system.queues())
-        if customers != min(USERS, jobs) or self.system.waiting() or '"dead":0' not in left.replace(" ", ""):
-            raise harness.Fault(f"{jobs} jobs left {customers} customers and this queue: {left[:500]}")
+        customers = int(self.sql("select count(*) from ratchet.customers"))
+        if customers != self.users:
+            raise harness.Fault(f"{jobs} jobs of {self.users} users left {customers} customers")
         return rate
 
     def killed(self, jobs):
         """The same with both writers killed when a third is done and started again at once; three jobs in four leave an
         attribute of their own, the others a purchase of their own."""
-        self.fill(jobs, "--attributes", "4", "--unique", "1")
+        self.reset(jobs, "--attributes", "4", "--unique", "1")
         processes = self.writers(2)
-        self.bench.wait_until(lambda: self.system.waiting() < jobs * 2 // 3, 120, "the first third", processes[0])
-        left = self.system.waiting()
+        self.bench.wait_until(lambda: self.waiting() < jobs * 2 // 3, 120, "the first third", processes[0])
         for process in processes:
             os.kill(process.pid, signal.SIGKILL)
         killed = time.monotonic()
+        left = self.waiting()
         for process in processes:
             process.stop()
         processes = self.writers(2)
-        self.bench.wait_until(lambda: self.system.waiting() == 0, 300, "the drain after a kill", processes[0])
+        self.bench.wait_until(lambda: self.waiting() == 0, 300, "the drain after a kill", processes[0])
         seconds = time.monotonic() - killed
         for process in processes:
             process.stop()
-        attributes, purchases, links = map(int, self.postgres.sql(
+        attributes, purchases, links = map(int, self.sql(
             "select (select count(*) from ratchet.customers, jsonb_object_keys(attributes) as key where key like 'job@_%' "
             "escape '@'), (select count(distinct lineage) from ratchet.purchase_owner_writes), (select count(*) from "
-            "ratchet.purchase_owner_writes)", self.database).split("|"))
+            "ratchet.purchase_owner_writes)").split("|"))
         self.kills.append({"left at the kill": left, "seconds to done": seconds,
                            "missing": jobs - attributes - purchases, "doubled": links - purchases})
         return seconds
 
-    # -- peers -------------------------------------------------------------------------------------------------------
-
     def peer(self, peer):
+        seconds = QUICK_DRAIN_SECONDS if self.bench.quick else DRAIN_SECONDS
+        jobs = peer.jobs * (seconds + 1) // DRAIN_SECONDS
         self.redis.empty()
         dsn = self.postgres.create_database("peer")
         with open(os.path.join(PEERS, "schema.sql"), encoding="utf-8") as file:
@@ -148,7 +109,7 @@ class Drains:
         url = f"redis://127.0.0.1:{self.redis.port}/0"
         env = {"REDIS_URL": url, "PG_DSN": dsn, "RUBYOPT": "-W0", "RAILS_ENV": "production",
                "PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": PEERS}
-        self.bench.run("enqueue", peer.enqueue + [str(peer.jobs)], env=env, cwd=PEERS)
+        self.bench.run("enqueue", peer.enqueue + [str(jobs)], env=env, cwd=PEERS)
         processes = [
             self.bench.start(peer.name.split(",")[0].replace(" ", "-"), [url if one == "$REDIS_URL" else one for one in worker],
                              env=dict(env, CONSUMER=f"c{number}"), cwd=PEERS)
@@ -156,22 +117,22 @@ class Drains:
 
         def done():
             count = int(self.postgres.sql("select coalesce(sum(hits), 0) from customers", "peer"))
-            if count >= peer.jobs:
-                raise harness.Fault(f"{peer.name} had too few jobs for {DRAIN_SECONDS} s")
+            if count >= jobs:
+                raise harness.Fault(f"{peer.name} had too few jobs for {seconds} s")
             return count
 
-        rate = self.observe(peer.name, done, None, processes, 0.5)
+        rate = self.observe(peer.name, done, processes, 0.5, seconds=seconds)
         for process in processes:
             process.stop()
         return rate
 
 
-def latencies(bench, drains, appendfsync, seconds):
+def latencies(bench, drain, appendfsync, seconds):
     """Milliseconds from the moment a call was due until another session saw its row."""
-    redis = drains.redis if appendfsync == "everysec" else bench.redis(appendfsync, core=None)
+    redis = drain.redis if appendfsync == "everysec" else bench.redis(appendfsync, core=None)
     redis.empty()
     # All limits are on; the one of an address is wide enough for one that stands for a proxy.
-    system = bench.system(redis, drains.postgres, RATCHET_LIMIT_ADDRESS_PER_MINUTE=1_000_000,
+    system = bench.system(redis, drain.postgres, RATCHET_LIMIT_ADDRESS_PER_MINUTE=1_000_000,
                           RATCHET_DURABILITY="everysec" if appendfsync == "everysec" else "fsync")
     system.connect("demo", "com.example.app")
     processes = [system.start("writer"), system.start("ingress")]
@@ -181,16 +142,16 @@ def latencies(bench, drains, appendfsync, seconds):
         core=None)
     for process in reversed(processes):
         process.stop()
-    if redis is not drains.redis:
+    if redis is not drain.redis:
         redis.stop()
     return {name: value / 1e6 if name != "calls" else value for name, value in found.items()}
 
 
 def measure(bench):
-    drains = Drains(bench)
+    drain = EndToEnd(bench)
     jobs = 20_000 if bench.quick else 200_000
-    things = {"1 writer": lambda: drains.ours("1 writer", 1, jobs),
-              "2 writers": lambda: drains.ours("2 writers", 2, jobs)}
+    things = {"1 writer": lambda: drain.ours("1 writer", 1, jobs),
+              "2 writers": lambda: drain.ours("2 writers", 2, jobs)}
     python = bench.python_peer(*BASE)
     missing = [] if python else list(BATCHING)
     for peer in peers(python) if python else []:
@@ -200,7 +161,7 @@ def measure(bench):
                 peer.packages and not bench.debian(*peer.packages):
             missing.append(peer.name)
             continue
-        things[peer.name] = lambda peer=peer: drains.peer(peer)
+        things[peer.name] = lambda peer=peer: drain.peer(peer)
     values = bench.interleaved(bench.rounds, things)
 
     ours = max(("1 writer", "2 writers"), key=lambda name: statistics.median(values[name]))
@@ -214,18 +175,18 @@ def measure(bench):
     for name in consumers:
         same = "2 writers" if "2" in name else "1 writer"
         found.variants[f"{same} / {name}"] = harness.summary(harness.ratios(values[same], values[name]))
-    for name, costs in drains.cpu.items():
+    for name, costs in drain.cpu.items():
         found.variants[f"{name}: CPU us/job, all processes"] = harness.summary(costs)
     for appendfsync in ("always", "everysec"):
-        runs = [latencies(bench, drains, appendfsync, 4 if bench.quick else 12) for _ in range(bench.rounds)]
+        runs = [latencies(bench, drain, appendfsync, 4 if bench.quick else 12) for _ in range(bench.rounds)]
         bench.progress(f"accepted to committed, AOF {appendfsync}: p99 {runs[-1]['committedP99']:.1f} ms")
         for what, title in (("committed", "sent to committed"), ("answered", "sent to answered")):
             found.variants[f"{title}, ms, {RATE:,}/s, AOF {appendfsync}"] = {
                 one.lower(): statistics.median([run[what + one] for run in runs]) for one in ("P50", "P99", "Max")}
     for _ in range(bench.rounds):
-        bench.progress(f"done {drains.killed(jobs):.1f} s after both writers were killed")
+        bench.progress(f"done {drain.killed(jobs):.1f} s after both writers were killed")
     found.variants["both writers killed"] = {
-        name: max(kill[name] for kill in drains.kills) for name in drains.kills[0]}
+        name: max(kill[name] for kill in drain.kills) for name in drain.kills[0]}
     found.notes = [
         f"the ratio is to {fastest['system'] or fastest['consumer']}; ours is {ours}",
         "latency: from the moment a call was due until a second session, looking each millisecond, saw its row; the "
