@@ -2,11 +2,14 @@ import Foundation
 
 // Measures one thing of Ratchet in a process of its own and prints one line of JSON: `BenchMain <subcommand> [options]`.
 // Run by Tests/Bench; each file beside this one is a subcommand, listed here.
-let subcommands: [any Subcommand.Type] = []
+let subcommands: [any Subcommand.Type] = [
+    JWSSamples.self, JWSRates.self, AttestSamples.self, AttestRates.self, QueueAccept.self, QueueSettle.self,
+    QueueSlowest.self,
+]
 
 let arguments = Array(CommandLine.arguments.dropFirst())
 guard let name = arguments.first, let subcommand = subcommands.first(where: { $0.name == name }) else {
-    let names = subcommands.map(\.name).joined(separator: "|")
+    let names = subcommands.map { $0.name }.joined(separator: "|")
     FileHandle.standardError.write(Data("usage: BenchMain \(names) [--option value]\n".utf8))
     exit(2)
 }
