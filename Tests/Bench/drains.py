@@ -29,9 +29,9 @@ class Drain:
         self.bench.bench_main("enqueue", "--redis", self.redis.url, "--jobs", str(jobs), "--users", str(self.users),
                               *more, core=None)
 
-    def waiting(self):
+    def waiting(self, suffix=""):
         """Jobs in the write lane, those in hand too: in one call, since it is asked often."""
-        keys = [f"ratchet:q:{{{partition}}}:write" for partition in range(16)]
+        keys = [f"ratchet:q:{{{partition}}}:write{suffix}" for partition in range(16)]
         return self.redis.command("EVAL", SUM_OF_LENGTHS, len(keys), *keys)
 
     def writers(self, count):
@@ -41,9 +41,9 @@ class Drain:
     def all(self, name, jobs, processes):
         """Jobs/s of writers until the queue is empty, which must leave neither dead letters nor delayed jobs."""
         rate = self.observe(name, lambda: jobs - self.waiting(), processes, 0.02, total=jobs)
-        dead = self.system.dead()
-        if dead:
-            raise harness.Fault(f"{dead} of {jobs} jobs became dead letters")
+        dead = self.waiting(":dead")
+        if dead or self.system.waiting():
+            raise harness.Fault(f"{dead} of {jobs} jobs became dead letters, {self.system.waiting()} wait to be tried again")
         return rate
 
     def observe(self, name, done, processes, pause, total=None, seconds=120):

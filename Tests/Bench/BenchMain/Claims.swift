@@ -4,7 +4,7 @@ import Postgres
 import Store
 
 /// What a sweeper's claim takes, call to answer, with the tokens that stand in the table: `--postgres CONNINFO --schema
-/// NAME`, `--limit N` tokens a claim, `--claims N`. Each claim leaves its dead index entries for the next to step over.
+/// NAME`, `--limit N` tokens a claim, `--claims N`. Milliseconds. Each claim leaves its dead index entries for the next to step over.
 enum Claims: Subcommand {
     static let name = "claim"
 
@@ -28,7 +28,7 @@ enum Claims: Subcommand {
                 guard claimed.count == limit else { throw Options.Problem(description: "too few tokens are due") }
             }
             let sorted = times.dropFirst().sorted()
-            return ["medianMilliseconds": sorted[sorted.count / 2], "maxMilliseconds": sorted[sorted.count - 1]]
+            return ["median": sorted[sorted.count / 2], "min": sorted[0], "max": sorted[sorted.count - 1]]
         }
     }
 }

@@ -3,6 +3,8 @@ import Foundation
 // Measures one thing of Ratchet in a process of its own and prints one line of JSON: `BenchMain <subcommand> [options]`.
 // Run by Tests/Bench; each file beside this one is a subcommand, listed here.
 let subcommands: [any Subcommand.Type] = [
+    JWSSamples.self, JWSRates.self, AttestSamples.self, AttestRates.self, QueueAccept.self, QueueSettle.self,
+    QueueSlowest.self,
     Claims.self, Customers.self, Enqueue.self, Latency.self, Tokens.self, Writing.self,
 ]
 

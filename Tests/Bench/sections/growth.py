@@ -1,20 +1,10 @@
 """What the same jobs cost as the table of customers grows: 10,000, 100,000 and a million customers, jobs spread over all
 of them, drained by one real ratchet-writer."""
 
-import contextlib
 import statistics
 
 import drains
 import harness
-
-
-def pss_bytes(process):
-    """Memory of a process tree; a page that processes share counts in parts, once in all."""
-    total = 0
-    for pid in process.pids():
-        with contextlib.suppress(OSError), open(f"/proc/{pid}/smaps_rollup", encoding="ascii") as file:
-            total += next((int(line.split()[1]) for line in file if line.startswith("Pss:")), 0) << 10
-    return total
 
 
 class Decade(drains.Drain):
@@ -40,7 +30,7 @@ class Decade(drains.Drain):
         processes = self.writers(1)
         rate = self.all("drain", self.jobs, processes)
         self.writer.append(processes[0].rss_bytes() / 1e6)
-        self.database_memory.append(pss_bytes(self.postgres.process) / 1e6)
+        self.database_memory.append(self.postgres.process.pss_bytes() / 1e6)
         processes[0].stop()
         self.wal.append((self.position() - before) / self.jobs)
         return rate
