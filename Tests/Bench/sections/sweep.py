@@ -9,6 +9,8 @@ import time
 import harness
 
 AT_ONCE = 256
+# What the server waits with each answer, so that so many really are in flight. It allows for 51,200 exchanges/s.
+ANSWER_MILLISECONDS = 5
 
 
 def measure(bench):
@@ -19,7 +21,7 @@ def measure(bench):
     asks_program = bench.compile_c("peers/c/asks.c", ["libcurl"])
     port = bench.free_port()
     url = f"http://127.0.0.1:{port}/api/v1/"
-    apple = bench.start("apple", [apple_program, str(port)], core=1)
+    apple = bench.start("apple", [apple_program, str(port), str(ANSWER_MILLISECONDS)], core=1)
     # Plain http is for development alone.
     system = bench.system(bench.redis(None), postgres, RATCHET_MODE="development", RATCHET_ADSERVICES_URL=url,
                           RATCHET_ADSERVICES_CONCURRENCY=AT_ONCE)
@@ -45,15 +47,20 @@ def measure(bench):
         bench.wait_until(lambda: ended(process) > 0, 30, "the first exchange", process)
         first, began = ended(process), time.monotonic()
         own, server, rest = process.cpu_seconds(), apple.cpu_seconds(), postgres.cpu_seconds()
-        bench.wait_until(lambda: ended(process) >= tokens, 120, "the sweep", process)
+        # Seldom: each look costs the sweeper some of what is measured.
+        deadline = began + 300
+        while ended(process) < tokens:
+            if time.monotonic() > deadline or not process.running():
+                raise harness.Fault(f"the sweep did not end: {process.tail()}")
+            time.sleep(0.1)
         seconds = time.monotonic() - began
         note("ours", process.cpu_seconds() - own, apple.cpu_seconds() - server, postgres.cpu_seconds() - rest,
              tokens - first, seconds)
         process.stop()
         written = int(postgres.sql(
-            "select count(*) from ratchet.adservices_tokens where state = 'attributed' and asks = 1", database))
+            "select count(*) from ratchet.adservices_tokens where state = 'resolved' and asks = 1", database))
         if written != tokens:
-            raise harness.Fault(f"{written} of {tokens} tokens were attributed by one ask")
+            raise harness.Fault(f"{written} of {tokens} tokens were resolved by one ask")
         return (tokens - first) / seconds
 
     def curl():
@@ -83,5 +90,6 @@ def measure(bench):
             claims[title] = bench.bench_main("claim", *target, "--limit", str(limit), core=0)
             bench.progress(f"{title}: {claims[title]['median']:.1f}")
     found.variants.update(claims)
-    found.notes = [f"{tokens:,} tokens of 384 bytes are due, {later:,} more are pending and not due"]
+    found.notes = [f"{tokens:,} tokens of 384 bytes are due, {later:,} more are pending and not due; the server waits "
+                   f"{ANSWER_MILLISECONDS} ms with each answer, so that {AT_ONCE} are in flight"]
     return found
