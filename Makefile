@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help run test chaos chaos-adservices bench bench-quick bench-queue bench-adservices bench-enrolment bench-instructions \
+.PHONY: help run test chaos chaos-adservices bench bench-quick bench-queue bench-enrolment bench-instructions \
     cluster-test fuzz fuzz-merge sanitize lint build setup clean clean-data
 
 help: ## List these commands.
@@ -49,11 +49,6 @@ chaos-adservices: setup ## Kill sweepers 50 times while they ask about 20,000 to
 	swift build --build-tests --explicit-target-dependency-import-check error
 	RATCHET_CHAOS_ADSERVICES=1 swift test --skip-build --explicit-target-dependency-import-check error --no-parallel \
 	    --filter twentyThousandTokensSurviveFiftyKills
-
-bench-adservices: build ## Measure the sweep with a million tokens pending: claims, exchanges, memory.
-	swift build --build-tests --explicit-target-dependency-import-check error
-	RATCHET_BIN_DIR=.build/release RATCHET_BENCH_ADSERVICES=$${RATCHET_BENCH_ADSERVICES:-1000000} \
-	    swift test --skip-build --explicit-target-dependency-import-check error --no-parallel --filter SweeperBench
 
 bench-enrolment: setup ## Measure, optimized: attestations a core judges beside openssl speed, the cost of a token check.
 	swift build -c release -Xswiftc -enable-testing --build-tests --scratch-path .build/bench \

@@ -43,7 +43,7 @@ def peers(python):
         Peer("dramatiq", 20_000, fill + ["dramatiq_tasks"],
              [[f"{tools}dramatiq", "dramatiq_tasks", "-p", "2", "-t", "8"]], ("dramatiq==2.2.1",)),
         Peer("Celery", 9_000, fill + ["celery_tasks"], [celery + ["one@bench"], celery + ["two@bench"]],
-             ("celery==5.6.3",)),
+             ("celery==5.6.3", "kombu==5.6.2", "packaging==25.0")),
         Peer("RQ", 5_000, fill + ["rq_tasks"], [[f"{tools}rq", "worker-pool", "-n", "4", "-q", "-w",
                                                  "rq.worker.SimpleWorker", "-u", "$REDIS_URL", "default"]],
              ("rq==3.0.0",)),

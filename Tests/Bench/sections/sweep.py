@@ -27,7 +27,7 @@ def measure(bench):
                           RATCHET_ADSERVICES_CONCURRENCY=AT_ONCE)
     database = os.path.basename(system.folder)
     target = ["--postgres", system.env["RATCHET_PG"], "--schema", "ratchet"]
-    costs, busy = {}, {}
+    costs, busy, peaks = {}, {}, []
 
     def note(name, own, server, database, count, seconds):
         """Microseconds of CPU an exchange, by process, and the server's share of its core."""
@@ -56,6 +56,8 @@ def measure(bench):
         seconds = time.monotonic() - began
         note("ours", process.cpu_seconds() - own, apple.cpu_seconds() - server, postgres.cpu_seconds() - rest,
              tokens - first, seconds)
+        with open(f"/proc/{process.pid}/status", encoding="ascii") as status:
+            peaks.append(next(int(line.split()[1]) / 1e3 for line in status if line.startswith("VmHWM:")))
         process.stop()
         written = int(postgres.sql(
             "select count(*) from ratchet.adservices_tokens where state = 'resolved' and asks = 1", database))
@@ -78,6 +80,7 @@ def measure(bench):
         found.variants[f"{name}: share of a core that the server was busy"] = harness.summary(busy[name])
     found.variants["ratio of CPU time, without Postgres"] = harness.summary(harness.ratios(
         [run["itself"] for run in costs["curl multi in C"]], [run["itself"] for run in costs["ours"]]))
+    found.variants["greatest memory of the sweeper, MB"] = harness.summary(peaks)
     apple.stop()
 
     claims = {}
