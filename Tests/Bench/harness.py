@@ -33,6 +33,8 @@ STOP_SECONDS = 10
 LONGEST_FOLDER_BYTES = 70
 # A command that runs longer is told of, so that nobody thinks it stands still.
 TELL_SECONDS = 10
+# Of processes that are pinned to a core.
+NICE = -15
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -174,6 +176,9 @@ class Bench:
         self._critical = 0
         self._asked = None
         self._built = False
+        # What is measured goes before whatever else the machine does: a server that waits for a core finds its requests
+        # in heaps, and heaps are cheap. Only root may.
+        self._ahead = ["nice", "-n", str(NICE)] if os.geteuid() == 0 else []
         self._number = 0
         self._began = time.monotonic()
 
@@ -277,7 +282,7 @@ class Bench:
         if user and os.geteuid() == 0:
             entry = pwd.getpwnam(user)
             wrapper += [f"--reuid={entry.pw_uid}", f"--regid={entry.pw_gid}", "--init-groups"]
-        pin = [] if core is None else ["taskset", "-c", str(core)]
+        pin = [] if core is None else ["taskset", "-c", str(core), *self._ahead]
         self._number += 1
         path = os.path.join(self.log_folder, f"{self._number:03}-{name}.log")
         with self._uninterrupted(), open(path, "ab") as log:
@@ -286,6 +291,10 @@ class Bench:
                 stdin=subprocess.DEVNULL, stdout=output or log, stderr=log, start_new_session=True)
             process = Process(self, name, child, path, stop_signal)
             self.processes.append(process)
+        if core is not None and self._ahead:
+            # Where the kernel shares out time by session, nice only counts inside of one.
+            with contextlib.suppress(OSError), open(f"/proc/{child.pid}/autogroup", "w", encoding="ascii") as file:
+                file.write(str(NICE))
         return process
 
     def run(self, name, argv, env=None, core=None, user=None, cwd=None, check=True, seconds=600):

@@ -199,9 +199,12 @@ class System:
         body = json.dumps({"bundleId": bundle, "appUserId": "first"})
 
         def known():
-            connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=5)
-            connection.request("POST", "/api/sdk/v1/identify", body)
-            return "id" in json.loads(connection.getresponse().read())
+            # Ready is said a moment before the port is open.
+            with contextlib.suppress(OSError):
+                connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=5)
+                connection.request("POST", "/api/sdk/v1/identify", body)
+                return "id" in json.loads(connection.getresponse().read())
+            return False
 
         self.bench.wait_until(known, READY_SECONDS, f"waiting until {bundle} is known")
 
