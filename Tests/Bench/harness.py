@@ -154,8 +154,7 @@ class Process:
         for kill, target in [(os.killpg, self.pid)] + [(os.kill, pid) for pid in descendants]:
             # Those that are gone have been reparented or reused by nobody: pids are not given out again so soon.
             with contextlib.suppress(ProcessLookupError, PermissionError):
-                if kill is os.killpg or os.path.exists(f"/proc/{target}"):
-                    kill(target, signal.SIGKILL)
+                kill(target, signal.SIGKILL)
         self.bench.forget(self)
 
     def tail(self, lines=8):
@@ -167,7 +166,8 @@ class Process:
 class Bench:
     """The benchmark's one run. Use it as a context: leaving it stops everything."""
 
-    def __init__(self, quick=False, rounds=None):
+    def __init__(self, quick=False, rounds=None, folder=FOLDER):
+        self.folder = folder
         self.quick = quick
         self.rounds = rounds or (1 if quick else 3)
         self.hurried = False
@@ -185,22 +185,25 @@ class Bench:
     # -- life ------------------------------------------------------------------------------------------------------
 
     def __enter__(self):
-        os.makedirs(FOLDER, exist_ok=True)
-        os.chmod(os.path.dirname(FOLDER), 0o711)
-        os.chmod(FOLDER, 0o711)
-        self._lock = open(os.path.join(FOLDER, "lock"), "a")
+        for folder in (os.path.dirname(self.folder), self.folder):
+            # The user postgres walks through them.
+            os.makedirs(folder, mode=0o711, exist_ok=True)
+        self._lock = open(os.path.join(self.folder, "lock"), "a")
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise Fault(f"another benchmark runs in {FOLDER}") from None
+            raise Fault(f"another benchmark runs in {self.folder}") from None
         self.run_folder = self._clean_run_folder()
-        self.log_folder = os.path.join(FOLDER, "log")
+        self.log_folder = os.path.join(self.folder, "log")
         shutil.rmtree(self.log_folder, ignore_errors=True)
         os.makedirs(self.log_folder)
         # Ignored before: nohup's hang-ups. A shell's background job ignores SIGINT too, but we may be asked by it.
         self._handlers = {
             number: signal.signal(number, self._signalled) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
             if number == signal.SIGINT or signal.getsignal(number) is not signal.SIG_IGN}
+        self._guard = subprocess.Popen(
+            [sys.executable, os.path.join(HERE, "guard.py"), self.run_folder], stdin=subprocess.PIPE, text=True,
+            start_new_session=True)
         threading.Thread(target=self._watch_make, daemon=True).start()
         return self
 
@@ -209,7 +212,8 @@ class Bench:
             self._asked = self._asked or "the end"
             for process in reversed(self.processes[:]):
                 process.stop()
-            shutil.rmtree(self.run_folder, ignore_errors=True)
+            self._guard.stdin.close()
+            self._guard.wait()
             for number, handler in self._handlers.items():
                 signal.signal(number, handler)
             self._asked = None
@@ -217,11 +221,11 @@ class Bench:
     def _clean_run_folder(self):
         """Data and sockets of this run: below .ratchet/bench, or elsewhere when the user postgres can't get there or
         its path is too long for a socket."""
-        folder = os.path.join(FOLDER, "run")
+        folder = os.path.join(self.folder, "run")
         reached = os.geteuid() != 0 or subprocess.run(
-            ["setpriv", "--reuid=postgres", "--clear-groups", "test", "-x", FOLDER], check=False).returncode == 0
+            ["setpriv", "--reuid=postgres", "--clear-groups", "test", "-x", self.folder], check=False).returncode == 0
         if not reached or len(os.fsencode(folder)) > LONGEST_FOLDER_BYTES:
-            folder = f"/var/tmp/ratchet-bench-{hashlib.sha256(os.fsencode(FOLDER)).hexdigest()[:12]}"
+            folder = f"/var/tmp/ratchet-bench-{hashlib.sha256(os.fsencode(self.folder)).hexdigest()[:12]}"
         shutil.rmtree(folder, ignore_errors=True)
         os.makedirs(folder)
         os.chmod(folder, 0o711)
@@ -267,6 +271,12 @@ class Bench:
     def forget(self, process):
         if process in self.processes:
             self.processes.remove(process)
+            self._tell_guard(f"-{process.pid}")
+
+    def _tell_guard(self, line):
+        # Without its guard a benchmark still measures, and still stops what it started unless it is killed.
+        with contextlib.suppress(OSError):
+            print(line, file=self._guard.stdin, flush=True)
 
     # -- what it tells -----------------------------------------------------------------------------------------------
 
@@ -291,6 +301,7 @@ class Bench:
                 stdin=subprocess.DEVNULL, stdout=output or log, stderr=log, start_new_session=True)
             process = Process(self, name, child, path, stop_signal)
             self.processes.append(process)
+            self._tell_guard(f"+{child.pid}")
         if core is not None and self._ahead:
             # Where the kernel shares out time by session, nice only counts inside of one.
             with contextlib.suppress(OSError), open(f"/proc/{child.pid}/autogroup", "w", encoding="ascii") as file:
@@ -383,7 +394,7 @@ class Bench:
     def compile_c(self, path, libraries=()):
         """The program of one C file below Tests/Bench, optimized; `libraries` by their pkg-config names or -l names."""
         name = os.path.splitext(os.path.basename(path))[0]
-        target = os.path.join(FOLDER, "bin", name)
+        target = os.path.join(self.folder, "bin", name)
         os.makedirs(os.path.dirname(target), exist_ok=True)
         flags = []
         for library in libraries:
@@ -410,7 +421,7 @@ class Bench:
 
     def python_peer(self, *requirements, venv="venv"):
         """The interpreter of a virtual environment that has these ("name==version"), or None when PyPI has not."""
-        folder = os.path.join(FOLDER, venv)
+        folder = os.path.join(self.folder, venv)
         python = os.path.join(folder, "bin", "python")
         if not os.path.exists(python):
             self.progress("making a virtual environment")

@@ -4,7 +4,7 @@ import Foundation
 // Run by Tests/Bench; each file beside this one is a subcommand, listed here.
 let subcommands: [any Subcommand.Type] = [
     JWSSamples.self, JWSRates.self, AttestSamples.self, AttestRates.self, QueueAccept.self, QueueSettle.self,
-    QueueSlowest.self,
+    QueueSlowest.self, QueueLive.self,
 ]
 
 let arguments = Array(CommandLine.arguments.dropFirst())
