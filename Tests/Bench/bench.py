@@ -49,7 +49,7 @@ def arguments():
 def measure(bench, name):
     """The document of one section. A section that fails says why, and the next is measured."""
     bench.progress(f"section {name}")
-    started = len(bench.processes)
+    started, commit = len(bench.processes), harness.commit()
     try:
         found = importlib.import_module(f"sections.{name}").measure(bench).document()
     except harness.Fault as fault:
@@ -61,7 +61,7 @@ def measure(bench, name):
     if "failed" in found:
         bench.progress(f"{name} failed: {found['failed']}")
     now = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
-    return found | {"commit": harness.commit(), "at": now, "quick": bench.quick}
+    return found | {"commit": commit, "at": now, "quick": bench.quick}
 
 
 def keep(documents):
