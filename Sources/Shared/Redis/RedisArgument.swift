@@ -1,4 +1,4 @@
-/// One argument of a command: binary-safe, never interpreted. A string literal is `.text`, an integer literal is
+/// An argument of a command: binary-safe, never interpreted. A string literal is `.text`, an integer literal is
 /// `.integer`.
 package enum RedisArgument: Sendable, Equatable, ExpressibleByStringLiteral, ExpressibleByIntegerLiteral {
     /// Sent as UTF-8.
@@ -6,9 +6,38 @@ package enum RedisArgument: Sendable, Equatable, ExpressibleByStringLiteral, Exp
     case bytes([UInt8])
     /// Sent as decimal digits.
     case integer(Int64)
+    /// Several arguments that are written out already. Never first among the keys of a command in a cluster, where the
+    /// first key says which node it goes to.
+    case encoded(EncodedArguments)
 
     package init(stringLiteral value: String) { self = .text(value) }
     package init(integerLiteral value: Int64) { self = .integer(value) }
+
+    /// How many arguments the server sees.
+    var count: Int { if case .encoded(let arguments) = self { arguments.count } else { 1 } }
+}
+
+/// Arguments in the form in which they are sent: for commands with very many, or with the same again and again.
+package struct EncodedArguments: Sendable, Equatable {
+    package private(set) var count = 0
+    fileprivate private(set) var bytes: [UInt8] = []
+
+    package init(reservingBytes capacity: Int = 0) { bytes.reserveCapacity(capacity) }
+
+    package mutating func append(_ text: String) {
+        count += 1
+        CommandEncoder.append(text, to: &bytes)
+    }
+
+    package mutating func append(_ argument: [UInt8]) {
+        count += 1
+        CommandEncoder.append(argument, to: &bytes)
+    }
+
+    package mutating func append(_ value: Int64) {
+        count += 1
+        CommandEncoder.append(value, to: &bytes)
+    }
 }
 
 /// Writes commands as RESP arrays of bulk strings, the only form that clients send.
@@ -17,30 +46,48 @@ enum CommandEncoder {
     private static let lineFeed: UInt8 = 10
 
     static func append(_ arguments: [RedisArgument], to output: inout [UInt8]) {
-        header(UInt8(ascii: "*"), arguments.count, to: &output)
+        header(UInt8(ascii: "*"), arguments.reduce(0) { $0 + $1.count }, to: &output)
         for argument in arguments {
             switch argument {
-            case .text(let text):
-                header(UInt8(ascii: "$"), text.utf8.count, to: &output)
-                output.append(contentsOf: text.utf8)
-            case .bytes(let bytes):
-                header(UInt8(ascii: "$"), bytes.count, to: &output)
-                output.append(contentsOf: bytes)
-            case .integer(let value):
-                header(UInt8(ascii: "$"), digitCount(value.magnitude) + (value < 0 ? 1 : 0), to: &output)
-                if value < 0 { output.append(UInt8(ascii: "-")) }
-                digits(value.magnitude, to: &output)
+            case .text(let text): append(text, to: &output)
+            case .bytes(let bytes): append(bytes, to: &output)
+            case .integer(let value): append(value, to: &output)
+            case .encoded(let arguments): output.append(contentsOf: arguments.bytes)
             }
-            output.append(carriageReturn)
-            output.append(lineFeed)
         }
+    }
+
+    fileprivate static func append(_ text: String, to output: inout [UInt8]) {
+        var text = text
+        text.withUTF8 { append($0, to: &output) }
+    }
+
+    fileprivate static func append(_ bytes: [UInt8], to output: inout [UInt8]) {
+        bytes.withUnsafeBufferPointer { append($0, to: &output) }
+    }
+
+    private static func append(_ bytes: UnsafeBufferPointer<UInt8>, to output: inout [UInt8]) {
+        header(UInt8(ascii: "$"), bytes.count, to: &output)
+        output.append(contentsOf: bytes)
+        endLine(&output)
+    }
+
+    fileprivate static func append(_ value: Int64, to output: inout [UInt8]) {
+        header(UInt8(ascii: "$"), digitCount(value.magnitude) + (value < 0 ? 1 : 0), to: &output)
+        if value < 0 { output.append(UInt8(ascii: "-")) }
+        digits(value.magnitude, to: &output)
+        endLine(&output)
+    }
+
+    private static func endLine(_ output: inout [UInt8]) {
+        output.append(carriageReturn)
+        output.append(lineFeed)
     }
 
     private static func header(_ mark: UInt8, _ count: Int, to output: inout [UInt8]) {
         output.append(mark)
         digits(UInt64(count), to: &output)
-        output.append(carriageReturn)
-        output.append(lineFeed)
+        endLine(&output)
     }
 
     private static func digitCount(_ value: UInt64) -> Int {
