@@ -72,10 +72,16 @@ enum CommandEncoder {
         endLine(&output)
     }
 
+    /// Most integers of the queue's calls are one digit.
+    private static let oneDigit = (0..<10).map { Array("$1\r\n\($0)\r\n".utf8) }
+
     fileprivate static func append(_ value: Int64, to output: inout [UInt8]) {
-        header(UInt8(ascii: "$"), digitCount(value.magnitude) + (value < 0 ? 1 : 0), to: &output)
-        if value < 0 { output.append(UInt8(ascii: "-")) }
-        digits(value.magnitude, to: &output)
+        if 0..<10 ~= value { return output.append(contentsOf: oneDigit[Int(value)]) }
+        withDigits(value.magnitude) { digits in
+            header(UInt8(ascii: "$"), digits.count + (value < 0 ? 1 : 0), to: &output)
+            if value < 0 { output.append(UInt8(ascii: "-")) }
+            output.append(contentsOf: digits)
+        }
         endLine(&output)
     }
 
@@ -86,33 +92,25 @@ enum CommandEncoder {
 
     private static func header(_ mark: UInt8, _ count: Int, to output: inout [UInt8]) {
         output.append(mark)
-        digits(UInt64(count), to: &output)
+        if count < 10 {
+            output.append(UInt8(ascii: "0") + UInt8(truncatingIfNeeded: count))
+        } else {
+            withDigits(UInt64(count)) { output.append(contentsOf: $0) }
+        }
         endLine(&output)
     }
 
-    private static func digitCount(_ value: UInt64) -> Int {
-        var count = 1
-        var rest = value / 10
-        while rest > 0 {
-            count += 1
-            rest /= 10
-        }
-        return count
-    }
-
-    private static func digits(_ value: UInt64, to output: inout [UInt8]) {
-        if value < 10 {
-            output.append(UInt8(ascii: "0") + UInt8(value))
-            return
-        }
-        let end = output.count + digitCount(value)
-        output.append(contentsOf: repeatElement(0, count: end - output.count))
-        var rest = value
-        var at = end
-        while at > 0, rest > 0 {
-            at -= 1
-            output[at] = UInt8(ascii: "0") + UInt8(rest % 10)
-            rest /= 10
+    /// Lends the decimal digits of a number, at most twenty.
+    private static func withDigits(_ value: UInt64, _ body: (UnsafeBufferPointer<UInt8>) -> Void) {
+        withUnsafeTemporaryAllocation(of: UInt8.self, capacity: 20) { digits in
+            var rest = value
+            var at = digits.count
+            repeat {
+                at -= 1
+                digits[at] = UInt8(ascii: "0") + UInt8(rest % 10)
+                rest /= 10
+            } while rest > 0
+            body(UnsafeBufferPointer(rebasing: digits[at...]))
         }
     }
 }

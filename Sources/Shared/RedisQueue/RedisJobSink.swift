@@ -204,7 +204,7 @@ package final class RedisJobSink: JobSink, @unchecked Sendable {
                 arguments: [.integer(Int64(entries.count)), .integer(Int64(entries[0].job.limit?.perMinute ?? 1))],
                 timeoutMilliseconds: timeoutMilliseconds)
             guard let items = answer.elements, items.count == entries.count else {
-                return entries.map { _ in .unavailable("redis answered in another form") }
+                return entries.map { _ in .unavailable(Self.anotherForm) }
             }
             return items.map { item in
                 let seconds = Int(item.int64 ?? 1)
@@ -273,43 +273,47 @@ package final class RedisJobSink: JobSink, @unchecked Sendable {
         switch answer {
         case .failure(let error): return all(batch, .unavailable("redis: \(error.message)"))
         case .success(let value):
-            guard let items = value.elements else { return all(batch, .unavailable("the queue is not seeded yet")) }
-            guard items.count == batch.count else {
-                return all(batch, .unavailable("redis answered in another form"))
+            guard let words = value.bytes else { return all(batch, .unavailable(anotherForm)) }
+            guard !words.elementsEqual("unseeded".utf8) else {
+                return all(batch, .unavailable("the queue is not seeded yet"))
             }
-            return items.map(result)
+            var results: [AcceptResult] = []
+            results.reserveCapacity(batch.count)
+            var start = 0
+            for index in 0...words.count where index == words.count || words[index] == UInt8(ascii: " ") {
+                results.append(result(words[start..<index]))
+                start = index + 1
+            }
+            return results.count == batch.count ? results : all(batch, .unavailable(anotherForm))
         }
     }
+
+    private static let anotherForm = "redis answered in another form"
 
     /// Without enough replicas a write is not accepted, though it is stored: sent again, it merges with itself.
     private static func unreplicated(_ result: AcceptResult) -> AcceptResult {
         if case .accepted = result { .unavailable("too few replicas have the write") } else { result }
     }
 
-    private static func result(_ item: RedisValue) -> AcceptResult {
-        guard let bytes = item.bytes, let first = bytes.first else {
-            return .unavailable("redis answered in another form")
-        }
-        switch first {
+    private static func result(_ word: ArraySlice<UInt8>) -> AcceptResult {
+        switch word.first {
         case UInt8(ascii: "L"):
-            return .limited(
-                retryAfterSeconds: max(1, Int(String(decoding: bytes.dropFirst(), as: UTF8.self)) ?? 1))
+            let seconds = decimal(word.dropFirst()).flatMap { Int(exactly: $0) }
+            return .limited(retryAfterSeconds: max(1, seconds ?? 1))
         case UInt8(ascii: "S"): return .shed
         case UInt8(ascii: "D"): return .draining
-        default:
-            guard let stamp = stamp(bytes) else { return .unavailable("redis answered in another form") }
-            return .accepted(stamp: stamp)
+        default: return decimal(word).map { .accepted(stamp: $0) } ?? .unavailable(anotherForm)
         }
     }
 
-    /// Decimal digits, as many as a stamp may have.
-    private static func stamp(_ digits: [UInt8]) -> Int64? {
-        guard digits.count <= 16 else { return nil }
-        var stamp: Int64 = 0
+    /// The value of decimal digits, as many as a stamp may have.
+    private static func decimal(_ digits: ArraySlice<UInt8>) -> Int64? {
+        guard 1...16 ~= digits.count else { return nil }
+        var value: Int64 = 0
         for digit in digits {
             guard digit >= UInt8(ascii: "0"), digit <= UInt8(ascii: "9") else { return nil }
-            stamp = stamp * 10 + Int64(digit - UInt8(ascii: "0"))
+            value = value * 10 + Int64(digit - UInt8(ascii: "0"))
         }
-        return stamp
+        return value
     }
 }
