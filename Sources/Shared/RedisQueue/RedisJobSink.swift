@@ -34,25 +34,29 @@ package final class RedisJobSink: JobSink, @unchecked Sendable {
     /// Writes that wait for Redis now.
     package private(set) var waiting = 0
 
-    private struct Pending {
+    private struct Pending: Sendable {
         let job: NewJob
         /// Nil for none, or once it was charged elsewhere.
         var limitKey: String?
         let deadlineNanoseconds: Int64
-        let continuation: UnsafeContinuation<AcceptResult, Never>
+        let completion: @Sendable (AcceptResult) -> Void
     }
 
     private let loop: EventLoop
     private let client: RedisClient
     private let keys: QueueKeys
     private let configuration: Configuration
-    private let fixedKeys: [[RedisArgument]]
+    /// The keys that every call for a partition names: the first, and the others.
+    private let fixedKeys: [(first: RedisArgument, rest: EncodedArguments)]
+    private static let fixedKeyCount = 4 + Lane.allCases.count
     private var pending: [[Pending]]
     private var underWay: [Bool]
     private var flushPlanned = false
 
     /// How long replicas may take. They usually need a millisecond; one that needs a second is as good as gone.
     private static let replicationMilliseconds: Int64 = 1000
+    /// Room for the words of a write that are not its payload; more only costs a reallocation.
+    private static let bytesBesidePayload = 160
     /// Most writes one call carries: 64 × 20 µs keeps the slowest script near 1 ms.
     private static let mostPerCall = 64
     /// Beyond so many bytes no write is added to a call, for the same reason; one alone may be larger.
@@ -67,40 +71,33 @@ package final class RedisJobSink: JobSink, @unchecked Sendable {
         self.keys = keys
         self.configuration = configuration
         fixedKeys = (0..<keys.partitions).map { partition in
-            [keys.meta(partition), keys.clock(partition), keys.stats(partition), keys.backlog(partition)].map {
-                RedisArgument.text($0)
-            } + Lane.allCases.map { RedisArgument.text(keys.lane(partition, $0)) }
+            var rest = EncodedArguments()
+            rest.append(keys.clock(partition))
+            rest.append(keys.stats(partition))
+            rest.append(keys.backlog(partition))
+            for lane in Lane.allCases { rest.append(keys.lane(partition, lane)) }
+            return (.text(keys.meta(partition)), rest)
         }
         pending = Array(repeating: [], count: keys.partitions)
         underWay = Array(repeating: false, count: keys.partitions)
     }
 
-    package func accept(_ job: NewJob) async -> AcceptResult {
+    package func accept(_ job: NewJob, completion: @escaping @Sendable (AcceptResult) -> Void) {
         loop.preconditionInLoop()
         precondition(job.payload.count <= NewJob.maxPayloadBytes, "a payload over the queue's cap")
         guard waiting < configuration.mostWaiting else {
             unavailable += 1
-            return .unavailable("too many writes wait for redis")
+            return completion(.unavailable("too many writes wait for redis"))
         }
         let partition = keys.partition(organization: job.organization, subject: job.subject)
         let limitKey = job.limit.map { limit in
             keys.limit(limit.isShared ? keys.home(of: limit.subject) : partition, limit.subject)
         }
         let deadline = loop.time.monotonicNanoseconds + configuration.timeoutMilliseconds * 1_000_000
-        let result = await withUnsafeContinuation { continuation in
-            waiting += 1
-            pending[partition].append(
-                Pending(job: job, limitKey: limitKey, deadlineNanoseconds: deadline, continuation: continuation))
-            planFlush()
-        }
-        switch result {
-        case .accepted: accepted += 1
-        case .unavailable: unavailable += 1
-        case .shed: shed += 1
-        case .draining: draining += 1
-        case .limited: break
-        }
-        return result
+        waiting += 1
+        pending[partition].append(
+            Pending(job: job, limitKey: limitKey, deadlineNanoseconds: deadline, completion: completion))
+        planFlush()
     }
 
     private func planFlush() {
@@ -109,38 +106,69 @@ package final class RedisJobSink: JobSink, @unchecked Sendable {
         loop.atTurnEnd { [self] in
             flushPlanned = false
             for partition in pending.indices where !pending[partition].isEmpty && !underWay[partition] {
-                underWay[partition] = true
-                loop.spawn { await self.drain(partition) }
+                flush(partition)
             }
         }
     }
 
-    /// Sends what waits for one partition, call after call, until nothing does.
-    private func drain(_ partition: Int) async {
-        while !pending[partition].isEmpty {
-            let batch = nextBatch(partition)
-            pending[partition].removeFirst(batch.count)
-            let now = loop.time.monotonicNanoseconds
-            // The oldest waits shortest: its deadline holds for the call, so nobody is answered too late.
-            let left = (batch[0].deadlineNanoseconds - now) / 1_000_000
-            let results =
-                left > 0
-                ? await charged(batch, partition, timeoutMilliseconds: left)
-                : Array(repeating: .unavailable("redis did not answer in time"), count: batch.count)
-            waiting -= batch.count
-            for (entry, result) in zip(batch, results) { entry.continuation.resume(returning: result) }
+    /// Sends what waits for a partition in one call; what is left, or comes meanwhile, goes once it is answered.
+    private func flush(_ partition: Int) {
+        let batch = takeBatch(partition)
+        underWay[partition] = true
+        // The oldest waits shortest: its deadline holds for the call, so nobody is answered too late.
+        let left = (batch[0].deadlineNanoseconds - loop.time.monotonicNanoseconds) / 1_000_000
+        guard left > 0 else {
+            return finish(batch, partition, Self.all(batch, .unavailable("redis did not answer in time")))
         }
-        underWay[partition] = false
+        guard configuration.replicas == 0 && !client.isCluster else {
+            loop.spawn { [self] in
+                finish(batch, partition, await charged(batch, partition, timeoutMilliseconds: left))
+            }
+            return
+        }
+        calls += 1
+        let call = arguments(of: batch, partition)
+        client.evaluate(
+            QueueScripts.accept, keys: call.keys, arguments: call.arguments, timeoutMilliseconds: left
+        ) { [self] result in
+            finish(batch, partition, Self.results(result, of: batch))
+        }
     }
 
-    /// As many of the oldest as one call carries, by number and by bytes.
-    private func nextBatch(_ partition: Int) -> [Pending] {
-        var bytes = 0
-        let batch = pending[partition].prefix(Self.mostPerCall).prefix { entry in
-            defer { bytes += entry.job.payload.count }
-            return bytes < Self.mostBytesPerCall
+    private func finish(_ batch: [Pending], _ partition: Int, _ results: [AcceptResult]) {
+        underWay[partition] = false
+        waiting -= batch.count
+        if !pending[partition].isEmpty { planFlush() }
+        for (entry, result) in zip(batch, results) {
+            switch result {
+            case .accepted: accepted += 1
+            case .unavailable: unavailable += 1
+            case .shed: shed += 1
+            case .draining: draining += 1
+            case .limited: break
+            }
+            entry.completion(result)
         }
-        return Array(batch)
+    }
+
+    private static func all(_ batch: [Pending], _ result: AcceptResult) -> [AcceptResult] {
+        Array(repeating: result, count: batch.count)
+    }
+
+    /// Takes as many of the oldest as one call carries, by number and by bytes.
+    private func takeBatch(_ partition: Int) -> [Pending] {
+        var bytes = 0
+        var count = 0
+        for entry in pending[partition] where count < Self.mostPerCall && bytes < Self.mostBytesPerCall {
+            bytes += entry.job.payload.count
+            count += 1
+        }
+        guard count < pending[partition].count else {
+            defer { pending[partition] = [] }
+            return pending[partition]
+        }
+        defer { pending[partition].removeFirst(count) }
+        return Array(pending[partition].prefix(count))
     }
 
     /// Sends a batch, and before that charges what the script can't reach: in a cluster the limits that jobs of several
@@ -176,7 +204,7 @@ package final class RedisJobSink: JobSink, @unchecked Sendable {
                 arguments: [.integer(Int64(entries.count)), .integer(Int64(entries[0].job.limit?.perMinute ?? 1))],
                 timeoutMilliseconds: timeoutMilliseconds)
             guard let items = answer.elements, items.count == entries.count else {
-                return entries.map { _ in .unavailable("redis answered in another form") }
+                return entries.map { _ in .unavailable(Self.anotherForm) }
             }
             return items.map { item in
                 let seconds = Int(item.int64 ?? 1)
@@ -187,77 +215,105 @@ package final class RedisJobSink: JobSink, @unchecked Sendable {
         }
     }
 
-    private func send(_ batch: [Pending], _ partition: Int, timeoutMilliseconds: Int64) async -> [AcceptResult] {
-        calls += 1
-        var callKeys = fixedKeys[partition]
+    /// The words of one call of the accept script.
+    private func arguments(
+        of batch: [Pending], _ partition: Int
+    ) -> (keys: [RedisArgument], arguments: [RedisArgument]) {
         let cap = configuration.organizationBacklog
-        var arguments: [RedisArgument] = [
-            .integer(Int64(batch.count)), .integer(cap == 0 ? 0 : Int64(max(1, cap / keys.partitions))),
-        ]
-        arguments.reserveCapacity(2 + 8 * batch.count)
+        var limitKeys = EncodedArguments()
+        var arguments = EncodedArguments(
+            reservingBytes: batch.reduce(64) { $0 + $1.job.payload.count + Self.bytesBesidePayload })
+        arguments.append(Int64(batch.count))
+        arguments.append(cap == 0 ? 0 : Int64(max(1, cap / keys.partitions)))
         for entry in batch {
             let job = entry.job
-            if let limitKey = entry.limitKey { callKeys.append(.text(limitKey)) }
-            arguments.append(.integer(Int64(job.lane.rawValue + 1)))
-            arguments.append(.integer(entry.limitKey == nil ? 0 : Int64(callKeys.count)))
-            arguments.append(.integer(Int64(job.limit?.perMinute ?? 0)))
-            arguments.append(.text(job.organization))
-            arguments.append(.text(JobHeader.prefix(kind: job.kind, version: job.version)))
+            if let limitKey = entry.limitKey { limitKeys.append(limitKey) }
+            arguments.append(Int64(job.lane.rawValue + 1))
+            arguments.append(entry.limitKey == nil ? 0 : Int64(Self.fixedKeyCount + limitKeys.count))
+            arguments.append(Int64(job.limit?.perMinute ?? 0))
+            arguments.append(job.organization)
+            arguments.append(JobHeader.prefix(kind: job.kind, version: job.version))
             arguments.append(
-                .text(
-                    JobHeader.suffix(
-                        expiresMilliseconds: job.expiresMilliseconds, traceparent: job.traceparent,
-                        replyTo: job.replyTo, correlationID: job.correlationID)))
-            arguments.append(.bytes(job.payload))
-            arguments.append(.integer(Int64(job.shedding.rawValue)))
+                JobHeader.suffix(
+                    expiresMilliseconds: job.expiresMilliseconds, traceparent: job.traceparent, replyTo: job.replyTo,
+                    correlationID: job.correlationID))
+            arguments.append(job.payload)
+            arguments.append(Int64(job.shedding.rawValue))
         }
-        do {
-            let answer: RedisValue
-            var isReplicated = true
-            if configuration.replicas > 0 {
-                let outcome = try await client.evaluate(
-                    QueueScripts.accept, keys: callKeys, arguments: arguments,
-                    untilReplicasHaveIt: configuration.replicas,
-                    withinMilliseconds: min(Self.replicationMilliseconds, timeoutMilliseconds),
-                    timeoutMilliseconds: timeoutMilliseconds)
-                answer = outcome.reply
-                isReplicated = outcome.replicas >= configuration.replicas
-            } else {
-                answer = try await client.evaluate(
-                    QueueScripts.accept, keys: callKeys, arguments: arguments, timeoutMilliseconds: timeoutMilliseconds)
+        let fixed = fixedKeys[partition]
+        return ([fixed.first, .encoded(fixed.rest), .encoded(limitKeys)], [.encoded(arguments)])
+    }
+
+    /// Sends a batch, and with `replicas` waits until they have it.
+    private func send(_ batch: [Pending], _ partition: Int, timeoutMilliseconds: Int64) async -> [AcceptResult] {
+        calls += 1
+        let call = arguments(of: batch, partition)
+        do throws(RedisError) {
+            guard configuration.replicas > 0 else {
+                return Self.results(
+                    .success(
+                        try await client.evaluate(
+                            QueueScripts.accept, keys: call.keys, arguments: call.arguments,
+                            timeoutMilliseconds: timeoutMilliseconds)), of: batch)
             }
-            guard let items = answer.elements else {
-                return Array(repeating: .unavailable("the queue is not seeded yet"), count: batch.count)
-            }
-            guard items.count == batch.count else {
-                return Array(repeating: .unavailable("redis answered in another form"), count: batch.count)
-            }
-            let results = items.map(Self.result)
-            return isReplicated ? results : results.map(Self.unreplicated)
+            let outcome = try await client.evaluate(
+                QueueScripts.accept, keys: call.keys, arguments: call.arguments,
+                untilReplicasHaveIt: configuration.replicas,
+                withinMilliseconds: min(Self.replicationMilliseconds, timeoutMilliseconds),
+                timeoutMilliseconds: timeoutMilliseconds)
+            let results = Self.results(.success(outcome.reply), of: batch)
+            return outcome.replicas >= configuration.replicas ? results : results.map(Self.unreplicated)
         } catch {
-            return Array(repeating: .unavailable("redis: \(error.message)"), count: batch.count)
+            return Self.results(.failure(error), of: batch)
         }
     }
+
+    /// What the answer to a call says about each of its writes.
+    private static func results(_ answer: Result<RedisValue, RedisError>, of batch: [Pending]) -> [AcceptResult] {
+        switch answer {
+        case .failure(let error): return all(batch, .unavailable("redis: \(error.message)"))
+        case .success(let value):
+            guard let words = value.bytes else { return all(batch, .unavailable(anotherForm)) }
+            guard !words.elementsEqual("unseeded".utf8) else {
+                return all(batch, .unavailable("the queue is not seeded yet"))
+            }
+            var results: [AcceptResult] = []
+            results.reserveCapacity(batch.count)
+            var start = 0
+            for index in 0...words.count where index == words.count || words[index] == UInt8(ascii: " ") {
+                results.append(result(words[start..<index]))
+                start = index + 1
+            }
+            return results.count == batch.count ? results : all(batch, .unavailable(anotherForm))
+        }
+    }
+
+    private static let anotherForm = "redis answered in another form"
 
     /// Without enough replicas a write is not accepted, though it is stored: sent again, it merges with itself.
     private static func unreplicated(_ result: AcceptResult) -> AcceptResult {
         if case .accepted = result { .unavailable("too few replicas have the write") } else { result }
     }
 
-    private static func result(_ item: RedisValue) -> AcceptResult {
-        guard let bytes = item.bytes, let first = bytes.first else {
-            return .unavailable("redis answered in another form")
-        }
-        let text = String(decoding: bytes.dropFirst(), as: UTF8.self)
-        switch first {
-        case UInt8(ascii: "L"): return .limited(retryAfterSeconds: max(1, Int(text) ?? 1))
+    private static func result(_ word: ArraySlice<UInt8>) -> AcceptResult {
+        switch word.first {
+        case UInt8(ascii: "L"):
+            let seconds = decimal(word.dropFirst()).flatMap { Int(exactly: $0) }
+            return .limited(retryAfterSeconds: max(1, seconds ?? 1))
         case UInt8(ascii: "S"): return .shed
         case UInt8(ascii: "D"): return .draining
-        default:
-            guard let stamp = Int64(String(decoding: bytes, as: UTF8.self)) else {
-                return .unavailable("redis answered in another form")
-            }
-            return .accepted(stamp: stamp)
+        default: return decimal(word).map { .accepted(stamp: $0) } ?? .unavailable(anotherForm)
         }
+    }
+
+    /// The value of decimal digits, as many as a stamp may have.
+    private static func decimal(_ digits: ArraySlice<UInt8>) -> Int64? {
+        guard 1...16 ~= digits.count else { return nil }
+        var value: Int64 = 0
+        for digit in digits {
+            guard digit >= UInt8(ascii: "0"), digit <= UInt8(ascii: "9") else { return nil }
+            value = value * 10 + Int64(digit - UInt8(ascii: "0"))
+        }
+        return value
     }
 }
