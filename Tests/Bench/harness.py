@@ -89,8 +89,8 @@ def ratios(above, below):
 
 
 def section(values, ours, unit, pinned, ratio_to=None, inverted=False, **more):
-    """The section of `interleaved` values {name: [..]}: everything but `ours` is beside it. The ratio is ours ÷ that of
-    `ratio_to`; `inverted` for costs, where less is better. A name in `missing` goes beside as missing."""
+    """The section of `interleaved` values {name: [..]}: everything but `ours` is beside it. The ratio is ours ÷ what
+    `ratio_to` has; `inverted` for costs, where less is better. A name in `missing` goes beside as missing."""
     missing = more.pop("missing", ())
     beside = {name: statistics.median(one) for name, one in values.items() if name != ours}
     beside.update({name: MISSING for name in missing})
@@ -116,8 +116,8 @@ class Process:
         stats = {}
         for entry in os.listdir("/proc"):
             if entry.isdigit():
-                with contextlib.suppress(OSError), open(f"/proc/{entry}/stat", encoding="utf-8", errors="replace") as file:
-                    stats[int(entry)] = file.read().rpartition(")")[2].split()
+                with contextlib.suppress(OSError), open(f"/proc/{entry}/stat", "rb") as file:
+                    stats[int(entry)] = file.read().rpartition(b")")[2].split()
         found, added = {}, {self.pid} & stats.keys()
         while added:
             found.update({pid: stats[pid] for pid in added})
@@ -377,8 +377,9 @@ class Bench:
         if self._built:
             return
         self.progress("building, optimized (some minutes the first time)")
-        self.run("swift-build", ["swift", "build", "-c", "release", "--scratch-path", SCRATCH], cwd=ROOT,
-                 env={"RATCHET_BENCH": "1"}, seconds=3600)
+        # As `make build` does it.
+        self.run("swift-build", ["swift", "build", "-c", "release", "--static-swift-stdlib", "--scratch-path", SCRATCH],
+                 cwd=ROOT, env={"RATCHET_BENCH": "1"}, seconds=3600)
         self._built = True
 
     def binary(self, name):
@@ -418,6 +419,12 @@ class Bench:
         except Fault as fault:
             self.progress(f"missing: {fault}")
             return False
+
+    def versions(self, *packages):
+        """The installed versions of Debian packages, for a note: a peer is only that peer in a version."""
+        shown = subprocess.run(["dpkg-query", "-W", "-f=${db:Status-Status} ${Package} ${Version}\n", *packages],
+                               capture_output=True, text=True).stdout.splitlines()
+        return ", ".join(line.partition(" ")[2] for line in shown if line.startswith("installed "))
 
     def python_peer(self, *requirements, venv="venv"):
         """The interpreter of a virtual environment that has these ("name==version"), or None when PyPI has not."""

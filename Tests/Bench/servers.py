@@ -184,8 +184,8 @@ class System:
         self.cli("apps", "connect", bundle, "--org", organization)
 
     def start(self, name, core=None, settings=None, ready=True):
-        """Starts ratchet-<name> and waits until it says that it is ready. Two of one name need their own RATCHET_RUN_DIR
-        in `settings`."""
+        """Starts ratchet-<name> and waits until it says that it is ready. Two of one name need their own
+        RATCHET_RUN_DIR in `settings`."""
         env = {**self.env, **{key: str(value) for key, value in (settings or {}).items()}}
         process = self.bench.start(name, [self.bench.binary(f"ratchet-{name}")], env=env, core=core)
         process.operations_file = os.path.join(env["RATCHET_RUN_DIR"], name + ".ops")

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Tests that a benchmark leaves nothing running and no data behind, however it ends.
 
-A benchmark with a Redis, a Postgres, a process that ignores its stop signal and one that has a child is started and then
-interrupted, terminated, killed, and let run into a fault.
+A benchmark with a Redis, a Postgres, a process that ignores its stop signal and one that has a child is started, and
+then interrupted, terminated, killed, and let run into a fault.
 """
 
 import concurrent.futures

@@ -72,7 +72,8 @@ class Load:
         rate = good / run["seconds"]
         self.seen.setdefault(name, []).append({
             "µs": cost, "requests/s": rate, "core 0 busy": rate * cost / 1e6, "redis µs": redis / max(1, good) * 1e6,
-            "wrk µs": load / max(1, good) * 1e6, "p99 ms": run["p99us"] / 1000, "not 200": run["refused"] + run["broken"]})
+            "wrk µs": load / max(1, good) * 1e6, "p99 ms": run["p99us"] / 1000,
+            "not 200": run["refused"] + run["broken"]})
 
     def figures(self, name):
         """The medians of a server's rounds; what was refused is added up."""
@@ -290,7 +291,8 @@ def answer(bench, load, values, others, missing):
     refused = sum(figures["not 200"] for figures in variants.values() if "not 200" in figures)
     return harness.section(
         chosen, HEADLINE, unit="CPU µs per request, 64 connections, AOF everysec",
-        pinned="server on core 0, wrk and Redis on core 1; one loop, one worker", ratio_to=NGINX,
+        pinned="server on core 0, wrk and Redis on core 1; one event loop or worker each", ratio_to=NGINX,
         inverted=True, missing=missing, variants=variants,
-        notes=[f"bodies of 10,000 users, none sent twice; {refused} requests not answered with 200",
+        notes=[bench.versions("nginx", "webdis", "libnginx-mod-http-lua", "nodejs", "redis-server", "wrk"),
+               " ".join(PACKAGES), f"bodies of 10,000 users, none sent twice; {refused} requests not answered with 200",
                "every 200 of a server that stores was found in Redis; limits are on and higher than the load"])

@@ -48,7 +48,8 @@ class Rounds:
 
     def timed(self, name, run, *arguments):
         """Runs one end; answers Redis' CPU µs for each entry, and notes what else changed."""
-        file, memory, spent = self.redis.info("aof_current_size"), self.redis.info("used_memory"), self.redis.cpu_seconds()
+        file, memory = self.redis.info("aof_current_size"), self.redis.info("used_memory")
+        spent = self.redis.cpu_seconds()
         seconds = run(*arguments)
         spent = self.redis.cpu_seconds() - spent
         cost = spent / self.jobs * 1e6
@@ -113,8 +114,8 @@ def measure(bench):
         headline, "ours", unit="entries in and out per second of Redis' CPU, batches of 16", ratio_to=list(headline)[1],
         pinned="Redis on core 1, the caller on core 0; AOF everysec", variants=variants,
         notes=[f"{rounds.jobs:,} jobs of {PAYLOAD_BYTES} bytes a round; bare entries have the same two fields",
-               "batches of 16: one call at a time in one partition; larger ones: 16 partitions, 64 in a call at the most",
-               "slowest script: Redis' own clock, which also runs while it waits for a processor; the calmest of the rounds"])
+               "batches of 16: one call at a time in one partition; larger ones: 16 partitions, 64 in a call at most",
+               "slowest script: by Redis' clock, which runs on while it waits for a core; the calmest of the rounds"])
 
 
 def million(bench, redis):
