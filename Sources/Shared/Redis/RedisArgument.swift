@@ -21,6 +21,8 @@ package enum RedisArgument: Sendable, Equatable, ExpressibleByStringLiteral, Exp
 package struct EncodedArguments: Sendable, Equatable {
     package private(set) var count = 0
     fileprivate private(set) var bytes: [UInt8] = []
+    /// What they take on the wire.
+    package var byteCount: Int { bytes.count }
 
     package init(reservingBytes capacity: Int = 0) { bytes.reserveCapacity(capacity) }
 

@@ -34,12 +34,26 @@ package final class RedisJobSink: JobSink, @unchecked Sendable {
     /// Writes that wait for Redis now.
     package private(set) var waiting = 0
 
-    private struct Pending: Sendable {
-        let job: NewJob
-        /// Nil for none, or once it was charged elsewhere.
-        var limitKey: String?
+    private typealias Completion = @Sendable (AcceptResult) -> Void
+
+    /// Writes that leave in one call, in the form in which they are sent.
+    ///
+    /// `@unchecked Sendable`: touched on the sink's loop alone.
+    private final class Batch: @unchecked Sendable {
+        var limitKeys = EncodedArguments()
+        var arguments = EncodedArguments(reservingBytes: 1024)
+        var completions: [Completion] = []
+        /// Of its first write, which waits shortest: it holds for the call, so nobody is answered too late.
         let deadlineNanoseconds: Int64
-        let completion: @Sendable (AcceptResult) -> Void
+
+        init(deadlineNanoseconds: Int64) { self.deadlineNanoseconds = deadlineNanoseconds }
+    }
+
+    /// A write whose limit lies on another node of a cluster than it goes to, and is charged first.
+    private struct Charge: Sendable {
+        let job: NewJob
+        let deadlineNanoseconds: Int64
+        let completion: Completion
     }
 
     private let loop: EventLoop
@@ -49,14 +63,17 @@ package final class RedisJobSink: JobSink, @unchecked Sendable {
     /// The keys that every call for a partition names: the first, and the others.
     private let fixedKeys: [(first: RedisArgument, rest: EncodedArguments)]
     private static let fixedKeyCount = 4 + Lane.allCases.count
-    private var pending: [[Pending]]
+    /// By partition; all but the last are full.
+    private var batches: [[Batch]]
+    /// By partition: whether a call is under way.
     private var underWay: [Bool]
+    /// By the key of their limit.
+    private var charges: [String: [Charge]] = [:]
     private var flushPlanned = false
+    private var lastPrefix = (kind: JobKind(rawValue: ""), version: 0, text: "")
 
     /// How long replicas may take. They usually need a millisecond; one that needs a second is as good as gone.
     private static let replicationMilliseconds: Int64 = 1000
-    /// Room for the words of a write that are not its payload; more only costs a reallocation.
-    private static let bytesBesidePayload = 160
     /// Most writes one call carries: 64 × 20 µs keeps the slowest script near 1 ms.
     private static let mostPerCall = 64
     /// Beyond so many bytes no write is added to a call, for the same reason; one alone may be larger.
@@ -78,7 +95,7 @@ package final class RedisJobSink: JobSink, @unchecked Sendable {
             for lane in Lane.allCases { rest.append(keys.lane(partition, lane)) }
             return (.text(keys.meta(partition)), rest)
         }
-        pending = Array(repeating: [], count: keys.partitions)
+        batches = Array(repeating: [], count: keys.partitions)
         underWay = Array(repeating: false, count: keys.partitions)
     }
 
@@ -89,15 +106,53 @@ package final class RedisJobSink: JobSink, @unchecked Sendable {
             unavailable += 1
             return completion(.unavailable("too many writes wait for redis"))
         }
-        let partition = keys.partition(organization: job.organization, subject: job.subject)
-        let limitKey = job.limit.map { limit in
-            keys.limit(limit.isShared ? keys.home(of: limit.subject) : partition, limit.subject)
-        }
-        let deadline = loop.time.monotonicNanoseconds + configuration.timeoutMilliseconds * 1_000_000
         waiting += 1
-        pending[partition].append(
-            Pending(job: job, limitKey: limitKey, deadlineNanoseconds: deadline, completion: completion))
+        let deadline = loop.time.monotonicNanoseconds + configuration.timeoutMilliseconds * 1_000_000
+        if let limit = job.limit, limit.isShared, client.isCluster {
+            charges[keys.limit(keys.home(of: limit.subject), limit.subject), default: []].append(
+                Charge(job: job, deadlineNanoseconds: deadline, completion: completion))
+        } else {
+            add(job, job.limit, deadline, completion)
+        }
         planFlush()
+    }
+
+    /// Puts a write into the batch of its partition.
+    /// - Parameter limit: what the script is to charge; nil for none, or once it was charged elsewhere.
+    private func add(_ job: NewJob, _ limit: RateLimit?, _ deadline: Int64, _ completion: @escaping Completion) {
+        let partition = keys.partition(organization: job.organization, subject: job.subject)
+        let batch: Batch
+        if let last = batches[partition].last, last.completions.count < Self.mostPerCall,
+            last.arguments.byteCount < Self.mostBytesPerCall
+        {
+            batch = last
+        } else {
+            batch = Batch(deadlineNanoseconds: deadline)
+            batches[partition].append(batch)
+        }
+        batch.completions.append(completion)
+        if let limit {
+            batch.limitKeys.append(keys.limit(limit.isShared ? keys.home(of: limit.subject) : partition, limit.subject))
+        }
+        batch.arguments.append(Int64(job.lane.rawValue + 1))
+        batch.arguments.append(limit == nil ? 0 : Int64(Self.fixedKeyCount + batch.limitKeys.count))
+        batch.arguments.append(Int64(limit?.perMinute ?? 0))
+        batch.arguments.append(job.organization)
+        batch.arguments.append(headerPrefix(of: job))
+        batch.arguments.append(
+            JobHeader.suffix(
+                expiresMilliseconds: job.expiresMilliseconds, traceparent: job.traceparent, replyTo: job.replyTo,
+                correlationID: job.correlationID))
+        batch.arguments.append(job.payload)
+        batch.arguments.append(Int64(job.shedding.rawValue))
+    }
+
+    /// One kind of write mostly comes after itself.
+    private func headerPrefix(of job: NewJob) -> String {
+        if lastPrefix.kind != job.kind || lastPrefix.version != job.version {
+            lastPrefix = (job.kind, job.version, JobHeader.prefix(kind: job.kind, version: job.version))
+        }
+        return lastPrefix.text
     }
 
     private func planFlush() {
@@ -105,104 +160,39 @@ package final class RedisJobSink: JobSink, @unchecked Sendable {
         flushPlanned = true
         loop.atTurnEnd { [self] in
             flushPlanned = false
-            for partition in pending.indices where !pending[partition].isEmpty && !underWay[partition] {
-                flush(partition)
+            if !charges.isEmpty { flushCharges() }
+            for partition in batches.indices where !batches[partition].isEmpty && !underWay[partition] {
+                underWay[partition] = true
+                send(batches[partition].removeFirst(), partition)
             }
         }
     }
 
-    /// Sends what waits for a partition in one call; what is left, or comes meanwhile, goes once it is answered.
-    private func flush(_ partition: Int) {
-        let batch = takeBatch(partition)
-        underWay[partition] = true
-        // The oldest waits shortest: its deadline holds for the call, so nobody is answered too late.
-        let left = (batch[0].deadlineNanoseconds - loop.time.monotonicNanoseconds) / 1_000_000
-        guard left > 0 else {
-            return finish(batch, partition, Self.all(batch, .unavailable("redis did not answer in time")))
-        }
-        guard configuration.replicas == 0 && !client.isCluster else {
+    /// Charges what the script can't reach, and lets pass what may.
+    private func flushCharges() {
+        for (key, entries) in charges {
             loop.spawn { [self] in
-                finish(batch, partition, await charged(batch, partition, timeoutMilliseconds: left))
-            }
-            return
-        }
-        calls += 1
-        let call = arguments(of: batch, partition)
-        client.evaluate(
-            QueueScripts.accept, keys: call.keys, arguments: call.arguments, timeoutMilliseconds: left
-        ) { [self] result in
-            finish(batch, partition, Self.results(result, of: batch))
-        }
-    }
-
-    private func finish(_ batch: [Pending], _ partition: Int, _ results: [AcceptResult]) {
-        underWay[partition] = false
-        waiting -= batch.count
-        if !pending[partition].isEmpty { planFlush() }
-        for (entry, result) in zip(batch, results) {
-            switch result {
-            case .accepted: accepted += 1
-            case .unavailable: unavailable += 1
-            case .shed: shed += 1
-            case .draining: draining += 1
-            case .limited: break
-            }
-            entry.completion(result)
-        }
-    }
-
-    private static func all(_ batch: [Pending], _ result: AcceptResult) -> [AcceptResult] {
-        Array(repeating: result, count: batch.count)
-    }
-
-    /// Takes as many of the oldest as one call carries, by number and by bytes.
-    private func takeBatch(_ partition: Int) -> [Pending] {
-        var bytes = 0
-        var count = 0
-        for entry in pending[partition] where count < Self.mostPerCall && bytes < Self.mostBytesPerCall {
-            bytes += entry.job.payload.count
-            count += 1
-        }
-        guard count < pending[partition].count else {
-            defer { pending[partition] = [] }
-            return pending[partition]
-        }
-        defer { pending[partition].removeFirst(count) }
-        return Array(pending[partition].prefix(count))
-    }
-
-    /// Sends a batch, and before that charges what the script can't reach: in a cluster the limits that jobs of several
-    /// partitions share, which lie on other nodes.
-    private func charged(_ batch: [Pending], _ partition: Int, timeoutMilliseconds: Int64) async -> [AcceptResult] {
-        guard client.isCluster, batch.contains(where: { $0.job.limit?.isShared == true }) else {
-            return await send(batch, partition, timeoutMilliseconds: timeoutMilliseconds)
-        }
-        var batch = batch
-        var results = [AcceptResult?](repeating: nil, count: batch.count)
-        let shared = batch.indices.filter { batch[$0].job.limit?.isShared == true }
-        for (key, indices) in Dictionary(grouping: shared, by: { batch[$0].limitKey ?? "" }) {
-            let answers = await charge(key, indices.map { batch[$0] }, timeoutMilliseconds)
-            for (index, refusal) in zip(indices, answers) {
-                results[index] = refusal
-                batch[index].limitKey = nil
+                for (entry, refusal) in zip(entries, await charge(key, entries)) {
+                    if let refusal {
+                        end(refusal, entry.completion)
+                    } else {
+                        add(entry.job, nil, entry.deadlineNanoseconds, entry.completion)
+                        planFlush()
+                    }
+                }
             }
         }
-        let passing = batch.indices.filter { results[$0] == nil }
-        guard !passing.isEmpty else { return results.compactMap { $0 } }
-        let sent = await send(passing.map { batch[$0] }, partition, timeoutMilliseconds: timeoutMilliseconds)
-        for (index, result) in zip(passing, sent) { results[index] = result }
-        return results.compactMap { $0 }
+        charges = [:]
     }
 
     /// - Returns: why each of them may not pass, or nil.
-    private func charge(
-        _ key: String, _ entries: [Pending], _ timeoutMilliseconds: Int64
-    ) async -> [AcceptResult?] {
+    private func charge(_ key: String, _ entries: [Charge]) async -> [AcceptResult?] {
+        guard let left = millisecondsLeft(entries[0].deadlineNanoseconds) else { return entries.map { _ in Self.late } }
         do {
             let answer = try await client.evaluate(
                 QueueScripts.limit, keys: [.text(key)],
                 arguments: [.integer(Int64(entries.count)), .integer(Int64(entries[0].job.limit?.perMinute ?? 1))],
-                timeoutMilliseconds: timeoutMilliseconds)
+                timeoutMilliseconds: left)
             guard let items = answer.elements, items.count == entries.count else {
                 return entries.map { _ in .unavailable(Self.anotherForm) }
             }
@@ -215,76 +205,85 @@ package final class RedisJobSink: JobSink, @unchecked Sendable {
         }
     }
 
-    /// The words of one call of the accept script.
-    private func arguments(
-        of batch: [Pending], _ partition: Int
-    ) -> (keys: [RedisArgument], arguments: [RedisArgument]) {
-        let cap = configuration.organizationBacklog
-        var limitKeys = EncodedArguments()
-        var arguments = EncodedArguments(
-            reservingBytes: batch.reduce(64) { $0 + $1.job.payload.count + Self.bytesBesidePayload })
-        arguments.append(Int64(batch.count))
-        arguments.append(cap == 0 ? 0 : Int64(max(1, cap / keys.partitions)))
-        for entry in batch {
-            let job = entry.job
-            if let limitKey = entry.limitKey { limitKeys.append(limitKey) }
-            arguments.append(Int64(job.lane.rawValue + 1))
-            arguments.append(entry.limitKey == nil ? 0 : Int64(Self.fixedKeyCount + limitKeys.count))
-            arguments.append(Int64(job.limit?.perMinute ?? 0))
-            arguments.append(job.organization)
-            arguments.append(JobHeader.prefix(kind: job.kind, version: job.version))
-            arguments.append(
-                JobHeader.suffix(
-                    expiresMilliseconds: job.expiresMilliseconds, traceparent: job.traceparent, replyTo: job.replyTo,
-                    correlationID: job.correlationID))
-            arguments.append(job.payload)
-            arguments.append(Int64(job.shedding.rawValue))
-        }
-        let fixed = fixedKeys[partition]
-        return ([fixed.first, .encoded(fixed.rest), .encoded(limitKeys)], [.encoded(arguments)])
+    private static let late = AcceptResult.unavailable("redis did not answer in time")
+
+    /// Nil when none is left.
+    private func millisecondsLeft(_ deadline: Int64) -> Int64? {
+        let left = (deadline - loop.time.monotonicNanoseconds) / 1_000_000
+        return left > 0 ? left : nil
     }
 
-    /// Sends a batch, and with `replicas` waits until they have it.
-    private func send(_ batch: [Pending], _ partition: Int, timeoutMilliseconds: Int64) async -> [AcceptResult] {
-        calls += 1
-        let call = arguments(of: batch, partition)
-        do throws(RedisError) {
-            guard configuration.replicas > 0 else {
-                return Self.results(
-                    .success(
-                        try await client.evaluate(
-                            QueueScripts.accept, keys: call.keys, arguments: call.arguments,
-                            timeoutMilliseconds: timeoutMilliseconds)), of: batch)
-            }
-            let outcome = try await client.evaluate(
-                QueueScripts.accept, keys: call.keys, arguments: call.arguments,
-                untilReplicasHaveIt: configuration.replicas,
-                withinMilliseconds: min(Self.replicationMilliseconds, timeoutMilliseconds),
-                timeoutMilliseconds: timeoutMilliseconds)
-            let results = Self.results(.success(outcome.reply), of: batch)
-            return outcome.replicas >= configuration.replicas ? results : results.map(Self.unreplicated)
-        } catch {
-            return Self.results(.failure(error), of: batch)
+    /// Sends one call; what comes for the partition meanwhile goes once it is answered.
+    private func send(_ batch: Batch, _ partition: Int) {
+        let count = batch.completions.count
+        guard let left = millisecondsLeft(batch.deadlineNanoseconds) else {
+            return finish(batch, partition, Array(repeating: Self.late, count: count))
         }
+        calls += 1
+        let cap = configuration.organizationBacklog
+        let fixed = fixedKeys[partition]
+        let callKeys: [RedisArgument] = [fixed.first, .encoded(fixed.rest), .encoded(batch.limitKeys)]
+        let arguments: [RedisArgument] = [
+            .integer(Int64(count)), .integer(cap == 0 ? 0 : Int64(max(1, cap / keys.partitions))),
+            .encoded(batch.arguments),
+        ]
+        guard configuration.replicas > 0 else {
+            return client.evaluate(
+                QueueScripts.accept, keys: callKeys, arguments: arguments, timeoutMilliseconds: left
+            ) { [self] answer in
+                finish(batch, partition, Self.results(answer, count))
+            }
+        }
+        loop.spawn { [self] in
+            do throws(RedisError) {
+                let outcome = try await client.evaluate(
+                    QueueScripts.accept, keys: callKeys, arguments: arguments,
+                    untilReplicasHaveIt: configuration.replicas,
+                    withinMilliseconds: min(Self.replicationMilliseconds, left), timeoutMilliseconds: left)
+                let results = Self.results(.success(outcome.reply), count)
+                finish(
+                    batch, partition,
+                    outcome.replicas >= configuration.replicas ? results : results.map(Self.unreplicated))
+            } catch {
+                finish(batch, partition, Self.results(.failure(error), count))
+            }
+        }
+    }
+
+    private func finish(_ batch: Batch, _ partition: Int, _ results: [AcceptResult]) {
+        underWay[partition] = false
+        if !batches[partition].isEmpty { planFlush() }
+        for (completion, result) in zip(batch.completions, results) { end(result, completion) }
+    }
+
+    private func end(_ result: AcceptResult, _ completion: Completion) {
+        waiting -= 1
+        switch result {
+        case .accepted: accepted += 1
+        case .unavailable: unavailable += 1
+        case .shed: shed += 1
+        case .draining: draining += 1
+        case .limited: break
+        }
+        completion(result)
     }
 
     /// What the answer to a call says about each of its writes.
-    private static func results(_ answer: Result<RedisValue, RedisError>, of batch: [Pending]) -> [AcceptResult] {
+    private static func results(_ answer: Result<RedisValue, RedisError>, _ count: Int) -> [AcceptResult] {
+        func all(_ why: String) -> [AcceptResult] { Array(repeating: .unavailable(why), count: count) }
         switch answer {
-        case .failure(let error): return all(batch, .unavailable("redis: \(error.message)"))
+        case .failure(let error): return all("redis: \(error.message)")
         case .success(let value):
-            guard let words = value.bytes else { return all(batch, .unavailable(anotherForm)) }
-            guard !words.elementsEqual("unseeded".utf8) else {
-                return all(batch, .unavailable("the queue is not seeded yet"))
-            }
+            guard let words = value.bytes else { return all(anotherForm) }
+            guard !words.elementsEqual("unseeded".utf8) else { return all("the queue is not seeded yet") }
             var results: [AcceptResult] = []
-            results.reserveCapacity(batch.count)
+            results.reserveCapacity(count)
             var start = 0
             for index in 0...words.count where index == words.count || words[index] == UInt8(ascii: " ") {
                 results.append(result(words[start..<index]))
                 start = index + 1
             }
-            return results.count == batch.count ? results : all(batch, .unavailable(anotherForm))
+            return results.count == count ? results : all(anotherForm)
         }
     }
 
