@@ -33,7 +33,8 @@ def arguments():
         prog="bench.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter,
         epilog="Exit codes: 0 measured, 1 a section failed (the others stand), 2 wrong arguments, 130 stopped.")
     parser.add_argument("--quick", action="store_true", help="one peer a section, one round, less of everything")
-    parser.add_argument("--only", metavar="SECTIONS", help="these, with commas between: " + ",".join(written_sections()))
+    parser.add_argument("--only", metavar="SECTIONS",
+                        help="these, with commas between: " + ",".join(written_sections()))
     parser.add_argument("--rounds", type=int, help="rounds of each section (3; 1 with --quick)")
     parser.add_argument("--json", action="store_true", help="print the figures of this run as JSON, not as a table")
     options = parser.parse_args()
@@ -49,7 +50,7 @@ def arguments():
 def measure(bench, name):
     """The document of one section. A section that fails says why, and the next is measured."""
     bench.progress(f"section {name}")
-    started = len(bench.processes)
+    started, commit = len(bench.processes), harness.commit()
     try:
         found = importlib.import_module(f"sections.{name}").measure(bench).document()
     except harness.Fault as fault:
@@ -61,7 +62,7 @@ def measure(bench, name):
     if "failed" in found:
         bench.progress(f"{name} failed: {found['failed']}")
     now = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
-    return found | {"commit": harness.commit(), "at": now, "quick": bench.quick}
+    return found | {"commit": commit, "at": now, "quick": bench.quick}
 
 
 def keep(documents):
@@ -94,7 +95,8 @@ def table(documents):
         ratio = "" if found["ratio"] is None else \
             f"   ratio {number(found['ratio'])} ({number(found['ratioMin'])} to {number(found['ratioMax'])})"
         lines.append(head)
-        lines.append(f"  {'ours':<44} {number(found['ours']):>12}   ({number(found['min'])} to {number(found['max'])}){ratio}")
+        spread = f"({number(found['min'])} to {number(found['max'])})"
+        lines.append(f"  {'ours':<44} {number(found['ours']):>12}   {spread}{ratio}")
         lines += [f"  {'beside: ' + other:<44} {number(value):>12}" for other, value in found["beside"].items()]
         for other, value in found["variants"].items():
             if isinstance(value, dict) and "median" in value:

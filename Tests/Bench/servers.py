@@ -184,8 +184,8 @@ class System:
         self.cli("apps", "connect", bundle, "--org", organization)
 
     def start(self, name, core=None, settings=None, ready=True):
-        """Starts ratchet-<name> and waits until it says that it is ready. Two of one name need their own RATCHET_RUN_DIR
-        in `settings`."""
+        """Starts ratchet-<name> and waits until it says that it is ready. Two of one name need their own
+        RATCHET_RUN_DIR in `settings`."""
         env = {**self.env, **{key: str(value) for key, value in (settings or {}).items()}}
         process = self.bench.start(name, [self.bench.binary(f"ratchet-{name}")], env=env, core=core)
         process.operations_file = os.path.join(env["RATCHET_RUN_DIR"], name + ".ops")
@@ -199,9 +199,12 @@ class System:
         body = json.dumps({"bundleId": bundle, "appUserId": "first"})
 
         def known():
-            connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=5)
-            connection.request("POST", "/api/sdk/v1/identify", body)
-            return "id" in json.loads(connection.getresponse().read())
+            # Ready is said a moment before the port is open.
+            with contextlib.suppress(OSError):
+                connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=5)
+                connection.request("POST", "/api/sdk/v1/identify", body)
+                return "id" in json.loads(connection.getresponse().read())
+            return False
 
         self.bench.wait_until(known, READY_SECONDS, f"waiting until {bundle} is known")
 

@@ -4,8 +4,8 @@ import Foundation
 // Run by Tests/Bench; each file beside this one is a subcommand, listed here.
 let subcommands: [any Subcommand.Type] = [
     JWSSamples.self, JWSRates.self, AttestSamples.self, AttestRates.self, QueueAccept.self, QueueSettle.self,
-    QueueSlowest.self,
-    Claims.self, Customers.self, Enqueue.self, Latency.self, Tokens.self, Writing.self,
+    QueueSlowest.self, QueueLive.self, Claims.self, Customers.self, Enqueue.self, Latency.self, Tokens.self,
+    Writing.self,
 ]
 
 let arguments = Array(CommandLine.arguments.dropFirst())

@@ -7,6 +7,7 @@ local method = os.getenv("METHOD") or "POST"
 local target = os.getenv("TARGET") or "/api/sdk/v1/identify"
 local models = { "iPhone15,3", "iPhone16,2", "iPhone17,1", "iPad14,5", "iPhone14,7" }
 local locales = { "en_US", "de_DE", "fr_FR", "pt_BR", "ja_JP", "en_GB" }
+local countries = { "US", "DE", "FR", "BR", "JP", "GB" }
 local plans = { "free", "trial", "premium_monthly", "premium_yearly" }
 local campaigns = { "spring_newsletter_variant_b", "search_brand_exact", "winback_2026_q4", "referral_program" }
 
@@ -25,9 +26,9 @@ local function build(user)
             .. '"osVersion":"26.%d.%d","deviceModel":"%s","locale":"%s","attributes":{"session":',
         user * 7919, user * 104729, user % 5, user % 3, pick(models, user), pick(locales, user))
     local after = string.format(
-        ',"email":"user%d.long.name@example.com","plan":"%s","level":%d,"score":%.2f,"onboarded":%s,'
-            .. '"utm_campaign":"%s"}}',
-        user, pick(plans, user), user % 97, user / 7, user % 2 == 0 and "true" or "false", pick(campaigns, user))
+        ',"email":"user%d.longer.name@example.com","plan":"%s","since":"2026-%02d-%02d","country":"%s",'
+            .. '"level":%d,"score":%.5f,"onboarded":%s,"utm_campaign":"%s"}}',
+        user, pick(plans, user), user % 12 + 1, user % 28 + 1, pick(countries, user), user % 97, user / 7, user % 2 == 0 and "true" or "false", pick(campaigns, user))
     local length = #before + 10 + #after
     local head = string.format(
         "%s %s HTTP/1.1\r\nHost: ratchet.example.com\r\nUser-Agent: App/3.2 (iOS)\r\nContent-Type: application/json\r\n"
