@@ -54,7 +54,7 @@ class EndToEnd(drains.Drain):
     """All drains use the same Redis, synced each second, and the same Postgres, which syncs every commit."""
 
     def __init__(self, bench):
-        super().__init__(bench, bench.redis("everysec", core=None), bench.postgres())
+        super().__init__(bench, bench.redis("everysec", core=drains.CORES), bench.postgres(core=drains.CORES))
         self.kills = []
 
     def reset(self, jobs, *more):
@@ -91,8 +91,8 @@ class EndToEnd(drains.Drain):
         for process in processes:
             process.stop()
         attributes, purchases, links = map(int, self.sql(
-            "select (select count(*) from ratchet.customers, jsonb_object_keys(attributes) as key where key like 'job@_%' "
-            "escape '@'), (select count(distinct lineage) from ratchet.purchase_owner_writes), (select count(*) from "
+            "select (select count(*) from ratchet.customers, jsonb_object_keys(attributes) as key "
+            "where key like 'job@_%' escape '@'), (select count(distinct lineage) from ratchet.purchase_owner_writes), (select count(*) from "
             "ratchet.purchase_owner_writes)").split("|"))
         self.kills.append({"left at the kill": left, "seconds to done": seconds,
                            "missing": jobs - attributes - purchases, "doubled": links - purchases})
@@ -109,10 +109,11 @@ class EndToEnd(drains.Drain):
         url = f"redis://127.0.0.1:{self.redis.port}/0"
         env = {"REDIS_URL": url, "PG_DSN": dsn, "RUBYOPT": "-W0", "RAILS_ENV": "production",
                "PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": PEERS}
-        self.bench.run("enqueue", peer.enqueue + [str(jobs)], env=env, cwd=PEERS)
+        self.bench.run("enqueue", peer.enqueue + [str(jobs)], env=env, cwd=PEERS, core=drains.CORES)
         processes = [
-            self.bench.start(peer.name.split(",")[0].replace(" ", "-"), [url if one == "$REDIS_URL" else one for one in worker],
-                             env=dict(env, CONSUMER=f"c{number}"), cwd=PEERS)
+            self.bench.start(peer.name.split(",")[0].replace(" ", "-"),
+                             [url if one == "$REDIS_URL" else one for one in worker],
+                             env=dict(env, CONSUMER=f"c{number}"), cwd=PEERS, core=drains.CORES)
             for number, worker in enumerate(peer.workers)]
 
         def done():
@@ -129,17 +130,17 @@ class EndToEnd(drains.Drain):
 
 def latencies(bench, drain, appendfsync, seconds):
     """Milliseconds from the moment a call was due until another session saw its row."""
-    redis = drain.redis if appendfsync == "everysec" else bench.redis(appendfsync, core=None)
+    redis = drain.redis if appendfsync == "everysec" else bench.redis(appendfsync, core=drains.CORES)
     redis.empty()
     # All limits are on; the one of an address is wide enough for one that stands for a proxy.
     system = bench.system(redis, drain.postgres, RATCHET_LIMIT_ADDRESS_PER_MINUTE=1_000_000,
                           RATCHET_DURABILITY="everysec" if appendfsync == "everysec" else "fsync")
     system.connect("demo", "com.example.app")
-    processes = [system.start("writer"), system.start("ingress")]
+    processes = [system.start(name, core=drains.CORES) for name in ("writer", "ingress")]
     found = bench.bench_main(
         "latency", "--port", str(system.port), "--postgres", system.env["RATCHET_PG"], "--schema", "ratchet",
         "--organization", "demo", "--bundle", "com.example.app", "--rate", str(RATE), "--seconds", str(seconds),
-        core=None)
+        core=drains.CORES)
     for process in reversed(processes):
         process.stop()
     if redis is not drain.redis:
@@ -170,7 +171,7 @@ def measure(bench):
     fastest = {kind: max(names, key=lambda name: statistics.median(values[name]), default=None)
                for kind, names in (("system", systems), ("consumer", consumers))}
     found = harness.section(
-        values, ours, "jobs/s", "nothing pinned: workers, Redis and Postgres share both cores",
+        values, ours, "jobs/s", drains.PINNED,
         ratio_to=fastest["system"] or fastest["consumer"], missing=missing)
     for name in consumers:
         same = "2 writers" if "2" in name else "1 writer"

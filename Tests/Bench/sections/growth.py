@@ -1,5 +1,5 @@
-"""What the same jobs cost as the table of customers grows: 10,000, 100,000 and a million customers, jobs spread over all
-of them, drained by one real ratchet-writer."""
+"""What the same jobs cost as the table of customers grows: 10,000, 100,000 and a million customers, jobs spread over
+all of them, drained by one real ratchet-writer."""
 
 import statistics
 
@@ -16,7 +16,7 @@ class Decade(drains.Drain):
         self.writer, self.database_memory, self.wal = [], [], []
         bench.progress(f"making {users:,} customers")
         bench.bench_main("customers", "--postgres", self.system.env["RATCHET_PG"], "--schema", "ratchet", "--users",
-                         str(users), core=None)
+                         str(users), core=drains.CORES)
 
     def position(self):
         return int(self.sql("select (pg_current_wal_insert_lsn() - '0/0')::bigint"))
@@ -39,10 +39,10 @@ class Decade(drains.Drain):
 def measure(bench):
     jobs = 40_000 if bench.quick else 150_000
     sizes = [10_000, 100_000] if bench.quick else [10_000, 100_000, 1_000_000]
-    redis, postgres = bench.redis("everysec", core=None), bench.postgres()
+    redis, postgres = bench.redis("everysec", core=drains.CORES), bench.postgres(core=drains.CORES)
     decades = {f"{size:,} customers": Decade(bench, redis, postgres, size, jobs) for size in sizes}
-    # After a checkpoint each page is written to the log as a whole when it first changes: once in 15 minutes, not once a
-    # drain. So the first drains are not counted.
+    # After a checkpoint each page is written to the log as a whole when it first changes: once in 15 minutes, not once
+    # a drain. So the first drains are not counted.
     postgres.sql("checkpoint")
     for decade in decades.values():
         decade.drain()
@@ -53,7 +53,7 @@ def measure(bench):
 
     names = list(values)
     found = harness.section(
-        values, names[-1], "jobs/s", "nothing pinned: writer, Redis and Postgres share both cores")
+        values, names[-1], "jobs/s", drains.PINNED)
     steps = [harness.ratios(values[more], values[less]) for less, more in zip(names, names[1:])]
     worst = min(steps, key=statistics.median)
     found.ratio, found.ratio_min, found.ratio_max = statistics.median(worst), min(worst), max(worst)

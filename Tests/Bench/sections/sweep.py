@@ -73,7 +73,8 @@ def measure(bench):
 
     values = bench.interleaved(bench.rounds, {"ours": ours, "curl multi in C": curl})
     found = harness.section(
-        values, "ours", "exchanges/s", "sweeper and curl core 0, server and Postgres core 1", ratio_to="curl multi in C")
+        values, "ours", "exchanges/s", "sweeper and curl core 0, server and Postgres core 1",
+        ratio_to="curl multi in C")
     for name, runs in costs.items():
         found.variants[f"{name}: CPU us/exchange"] = {
             part: sorted(run[part] for run in runs)[len(runs) // 2] for part in runs[0]}

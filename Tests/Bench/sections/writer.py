@@ -1,5 +1,5 @@
 """Jobs joined and committed by the writer's own worker loop and handler, beside the least that a writer can be: one C
-program that upserts as many plain rows of the same width, 1,024 a statement. Both wait for each commit to be on disk."""
+program that upserts as many plain rows, 1,024 a statement. Both wait for each commit to be on disk."""
 
 import json
 

@@ -12,10 +12,11 @@ REDIS_URL = os.environ["REDIS_URL"]
 ASSIGNMENTS = """attributes = c.attributes || excluded.attributes, platform = excluded.platform,
     os_version = excluded.os_version, device_model = excluded.device_model, locale = excluded.locale,
     last_seen = excluded.last_seen, hits = c.hits + excluded.hits"""
-ONE = f"""INSERT INTO customers AS c (org, app_user_id, attributes, platform, os_version, device_model, locale, last_seen, hits)
+COLUMNS = "org, app_user_id, attributes, platform, os_version, device_model, locale, last_seen, hits"
+ONE = f"""INSERT INTO customers AS c ({COLUMNS})
     VALUES (%s, %s, %s::jsonb, %s, %s, %s, %s, now(), 1)
     ON CONFLICT (org, app_user_id) DO UPDATE SET {ASSIGNMENTS}"""
-MANY = f"""INSERT INTO customers AS c (org, app_user_id, attributes, platform, os_version, device_model, locale, last_seen, hits)
+MANY = f"""INSERT INTO customers AS c ({COLUMNS})
     SELECT o, u, a, p, v, d, l, now(), n FROM unnest(
         %s::text[], %s::text[], %s::jsonb[], %s::text[], %s::text[], %s::text[], %s::text[], %s::int[]
     ) AS t(o, u, a, p, v, d, l, n)
@@ -61,5 +62,6 @@ def identify_batch(jobs):
         key = (job["org"], job["appUserId"])
         known = merged.get(key)
         merged[key] = (job, {**known[1], **job["attributes"]}, known[2] + 1) if known else (job, job["attributes"], 1)
-    rows = [columns(job, attributes) + (hits,) for _, (job, attributes, hits) in sorted(merged.items(), key=lambda one: one[0])]
+    ordered = [merged[key] for key in sorted(merged)]
+    rows = [columns(job, attributes) + (hits,) for job, attributes, hits in ordered]
     connection().execute(MANY, [list(column) for column in zip(*rows)])
