@@ -13,8 +13,8 @@ SUM_OF_LENGTHS = "local n = 0; for _, key in ipairs(KEYS) do n = n + redis.call(
 
 
 class Drain:
-    """One installation, and the servers that it shares with others. Workers, Redis and Postgres compete for two cores, as
-    on a small machine."""
+    """One installation, and the servers that it shares with others. Workers, Redis and Postgres compete for two cores,
+    as on a small machine."""
 
     def __init__(self, bench, redis, postgres, users=USERS):
         self.bench, self.redis, self.postgres, self.users = bench, redis, postgres, users

@@ -92,8 +92,9 @@ class EndToEnd(drains.Drain):
             process.stop()
         attributes, purchases, links = map(int, self.sql(
             "select (select count(*) from ratchet.customers, jsonb_object_keys(attributes) as key "
-            "where key like 'job@_%' escape '@'), (select count(distinct lineage) from ratchet.purchase_owner_writes), (select count(*) from "
-            "ratchet.purchase_owner_writes)").split("|"))
+            "where key like 'job@_%' escape '@'), "
+            "(select count(distinct lineage) from ratchet.purchase_owner_writes), "
+            "(select count(*) from ratchet.purchase_owner_writes)").split("|"))
         self.kills.append({"left at the kill": left, "seconds to done": seconds,
                            "missing": jobs - attributes - purchases, "doubled": links - purchases})
         return seconds

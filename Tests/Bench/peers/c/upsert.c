@@ -136,7 +136,8 @@ int main(int count, char **arguments) {
     order(connection, "DROP TABLE IF EXISTS plain");
     order(connection,
         "CREATE TABLE plain (id uuid PRIMARY KEY, organization text COLLATE \"C\" NOT NULL,"
-        " app_user_id text COLLATE \"C\" NOT NULL, platform text, os_version text, device_model text, locale text, last_seen bigint NOT NULL,"
+        " app_user_id text COLLATE \"C\" NOT NULL, platform text, os_version text, device_model text,"
+        " locale text, last_seen bigint NOT NULL,"
         " attributes jsonb NOT NULL) WITH (fillfactor = 80)");
     PGresult *result = PQprepare(connection, "upsert",
         "INSERT INTO plain AS p SELECT * FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::text[],"
