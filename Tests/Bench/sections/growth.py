@@ -37,7 +37,7 @@ class Decade(drains.Drain):
 
 
 def measure(bench):
-    jobs = 40_000 if bench.quick else 150_000
+    jobs = 20_000 if bench.quick else 150_000
     sizes = [10_000, 100_000] if bench.quick else [10_000, 100_000, 1_000_000]
     redis, postgres = bench.redis("everysec", core=drains.CORES), bench.postgres(core=drains.CORES)
     decades = {f"{size:,} customers": Decade(bench, redis, postgres, size, jobs) for size in sizes}

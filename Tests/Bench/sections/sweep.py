@@ -14,7 +14,7 @@ ANSWER_MILLISECONDS = 5
 
 
 def measure(bench):
-    tokens, later = (20_000, 100_000) if bench.quick else (60_000, 1_000_000)
+    tokens, later = (10_000, 50_000) if bench.quick else (60_000, 1_000_000)
     pending = [10_000, 100_000] if bench.quick else [10_000, 100_000, 1_000_000]
     postgres = bench.postgres(core=1)
     apple_program = bench.compile_c("peers/c/apple.c")

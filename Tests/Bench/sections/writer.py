@@ -14,7 +14,7 @@ BATCH = 1_024
 def measure(bench):
     postgres = bench.postgres(core=1)
     upsert = bench.compile_c("peers/c/upsert.c", ["libpq"])
-    batched, single = (60_000, 400) if bench.quick else (200_000, 8_000)
+    batched, single = (40_000, 400) if bench.quick else (200_000, 8_000)
     runs = {}
 
     def keep(name, run):
