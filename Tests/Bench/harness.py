@@ -486,7 +486,8 @@ def machine():
     with open("/etc/os-release", encoding="utf-8") as file:
         system = next((line.split("=", 1)[1].strip().strip('"') for line in file if line.startswith("PRETTY_NAME")), "")
     return {"cpu": model, "cores": os.cpu_count(), "memoryMB": kilobytes >> 10, "system": system,
-            "kernel": os.uname().release, "load": round(os.getloadavg()[0], 2)}
+            "kernel": os.uname().release, "niceOfPinned": NICE if os.geteuid() == 0 else 0,
+            "load": round(os.getloadavg()[0], 2)}
 
 
 def commit():
