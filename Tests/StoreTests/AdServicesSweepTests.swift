@@ -207,14 +207,60 @@ import Testing
                 _ = try await connection.execute(
                     """
                     SET plan_cache_mode = \(mode);
-                    PREPARE \(mode)(bytea, bigint, bigint, bigint) AS \(AdServicesSweep.claimStatement)
+                    PREPARE \(mode)(bytea, bigint, bigint, bigint, bigint) AS \(AdServicesSweep.claimStatement)
                     """)
-                let plan = try await connection.query("EXPLAIN EXECUTE \(mode)('\\x01', 900000, 15000, 500)").rows
+                let plan = try await connection.query("EXPLAIN EXECUTE \(mode)('\\x01', 900000, 15000, 500, 0)").rows
                     .map { row throws(PostgresError) in try row.string("QUERY PLAN") }.joined(separator: "\n")
                 #expect(plan.contains("Index Scan using adservices_tokens_due"), "\(mode):\n\(plan)")
                 #expect(plan.contains("Tid Scan") && !plan.contains("Seq Scan"), "\(mode):\n\(plan)")
                 #expect(!plan.contains("Sort") && !plan.contains("Join"), "\(mode):\n\(plan)")
             }
+        }
+    }
+
+    /// What came to be due before the place is another look's.
+    @Test func aClaimGoesOnFromAPlace() async throws {
+        try await withStore { connection in
+            for (subject, due) in [("a", 1), ("b", 2), ("c", 3), ("d", 4)] {
+                try await add(subject, due: Int64(due), connection)
+            }
+            let claimed = try await AdServicesSweep.claim(
+                2, lease: Self.lease, leaseEnd: 99, now: 5, since: 2, connection)
+            #expect(claimed.map(\.key.subject) == ["b", "c"])
+            #expect(try await AdServicesSweep.state(since: 2, connection).nextDueAt == 4)
+            #expect(try await AdServicesSweep.state(connection).nextDueAt == 1)
+        }
+    }
+
+    /// Twice as many results take twice as long, not four times: each row is found by its key, and results are joined
+    /// to nothing else.
+    @Test(arguments: ["force_generic_plan", "force_custom_plan"])
+    func finishingGoesByTheKeyAlone(mode: String) async throws {
+        try await withStore { connection in
+            _ = try await connection.execute(
+                """
+                INSERT INTO adservices_tokens (
+                    organization, bundle_id, subject_kind, subject, stamp, sealed_token, due_at, environment, attested)
+                SELECT 'o', 'com.example.app', 'install', 'i' || n, n, '\\x01', n, 'Production', false
+                FROM generate_series(1, 20000) AS n;
+                ANALYZE adservices_tokens;
+                SET plan_cache_mode = \(mode);
+                PREPARE finish AS \(AdServicesSweep.finishStatement)
+                """)
+            func column(_ value: String, _ type: String) -> String {
+                "array_fill(\(value)::\(type), ARRAY[500])"
+            }
+            let texts = column("'o'", "text")
+            let ids = column("1", "bigint")
+            let values =
+                Array(repeating: texts, count: 4) + [column("'\\x01'", "bytea"), texts]
+                + Array(repeating: ids, count: 12) + Array(repeating: texts, count: 4) + [ids, ids, texts]
+            let plan = try await connection.query(
+                "EXPLAIN EXECUTE finish(\(values.joined(separator: ", ")))"
+            ).rows.map { row throws(PostgresError) in try row.string("QUERY PLAN") }
+            let text = plan.joined(separator: "\n")
+            #expect(plan.count { $0.contains("Index Scan using adservices_tokens_pkey") } == 2, "\(text)")
+            #expect(plan.count { $0.contains("CTE Scan") } == 1 && !text.contains("Seq Scan"), "\(text)")
         }
     }
 }

@@ -63,15 +63,34 @@ package struct AttributionPayload: Equatable, Sendable {
     package mutating func leaveOut(token: [UInt8]) {
         // Shorter text is no token, and would be found in any answer.
         guard token.count >= Self.leastTokenBytes else { return }
-        let token = String(decoding: token, as: UTF8.self)
         func repeats(_ text: String?) -> Bool {
-            text.map { $0.contains(token) || $0.replacing("\\/", with: "/").contains(token) } ?? false
+            // What is shorter can't hold it, escaped or not: with Apple's answers that is all there is to it.
+            guard let text, text.utf8.count >= token.count else { return false }
+            let bytes = Array(text.utf8)
+            return Self.holds(bytes, token) || Self.holds(Self.withPlainSlashes(bytes), token)
         }
         if repeats(raw) { raw = nil }
         if repeats(conversionType) { conversionType = nil }
         if repeats(claimType) { claimType = nil }
         if repeats(countryOrRegion) { countryOrRegion = nil }
         if repeats(supplyPlacement) { supplyPlacement = nil }
+    }
+
+    /// JSON may write a slash with a backslash before it.
+    private static func withPlainSlashes(_ text: [UInt8]) -> [UInt8] {
+        let (backslash, slash) = (UInt8(ascii: "\\"), UInt8(ascii: "/"))
+        return text.indices.filter { index in
+            text[index] != backslash || index + 1 == text.count || text[index + 1] != slash
+        }.map { text[$0] }
+    }
+
+    private static func holds(_ text: [UInt8], _ part: [UInt8]) -> Bool {
+        var start = 0
+        while start + part.count <= text.count {
+            if text[start] == part[0], text[start..<start + part.count].elementsEqual(part) { return true }
+            start += 1
+        }
+        return false
     }
 
     /// A number, however it is written, as long as it is whole: the placeholder must be known in any form.

@@ -82,25 +82,31 @@ package struct PostgresRow: Sendable {
 
     private static func decodeHex(_ text: Slice<UnsafeBufferPointer<UInt8>>) -> [UInt8]? {
         guard text.count % 2 == 0 else { return nil }
-        var bytes: [UInt8] = []
-        bytes.reserveCapacity(text.count / 2)
-        var high: UInt8?
-        for character in text {
-            let nibble: UInt8
-            switch character {
-            case 0x30...0x39: nibble = character - 0x30
-            case 0x61...0x66: nibble = character - 0x61 + 10
-            default: return nil
-            }
-            if let first = high {
-                bytes.append(first << 4 | nibble)
-                high = nil
-            } else {
-                high = nibble
+        let digits = UnsafeBufferPointer(rebasing: text)
+        // Or-ed together, so that a wrong digit shows in the end without a branch for each.
+        var wrong: UInt8 = 0
+        let bytes = nibbles.withUnsafeBufferPointer { nibbles in
+            [UInt8](unsafeUninitializedCapacity: digits.count / 2) { buffer, count in
+                count = digits.count / 2
+                for index in 0..<count {
+                    let (high, low) = (nibbles[Int(digits[2 * index])], nibbles[Int(digits[2 * index + 1])])
+                    wrong |= high | low
+                    buffer[index] = high << 4 | low & 0x0f
+                }
             }
         }
-        return bytes
+        return wrong & noNibble == 0 ? bytes : nil
     }
+
+    /// Of each character, as Postgres writes hexadecimal.
+    private static let nibbles: [UInt8] = (0...255).map { character in
+        switch UInt8(character) {
+        case 0x30...0x39: UInt8(character) - 0x30
+        case 0x61...0x66: UInt8(character) - 0x61 + 10
+        default: noNibble
+        }
+    }
+    private static let noNibble: UInt8 = 0x80
 
     private func present<Value>(_ value: Value?, _ name: String) throws(PostgresError) -> Value {
         guard let value else { throw PostgresError(.usage, "column \(name) is NULL") }

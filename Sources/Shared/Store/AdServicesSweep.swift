@@ -146,13 +146,17 @@ package enum AdServicesSweep {
     /// Counting more would cost more than the number is worth.
     package static let mostCounted: Int64 = 10_000
 
-    package static func state(_ connection: PostgresConnection) async throws(PostgresError) -> SweepState {
+    /// - Parameter since: what is due before is not looked at; microseconds since 1970.
+    package static func state(
+        since: Int64 = 0, _ connection: PostgresConnection
+    ) async throws(PostgresError) -> SweepState {
         let row = try await connection.query(
             """
             SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now, paused_at, held_until, hold_reason,
-                (SELECT due_at FROM adservices_tokens WHERE state = 'pending' ORDER BY due_at LIMIT 1) AS next_due
+                (SELECT due_at FROM adservices_tokens WHERE state = 'pending' AND due_at >= $1
+                    ORDER BY due_at LIMIT 1) AS next_due
             FROM adservices_sweep
-            """
+            """, [.int64(since)]
         ).first
         guard let row else { throw PostgresError(.usage, "adservices_sweep has lost its row") }
         return SweepState(
@@ -161,12 +165,12 @@ package enum AdServicesSweep {
             nextDueAt: try row.optionalInt64("next_due"))
     }
 
-    package static let claimStatement = claimStatement(of: "due_at <= $3", order: "due_at")
+    package static let claimStatement = claimStatement(of: "due_at BETWEEN $5 AND $3", order: "due_at")
 
     /// Of tokens whose last ask got an answer, or that were never asked about. The latest come first: what has piled up
     /// before them may be what always fails.
     package static let untroubledStatement = claimStatement(
-        of: "due_at <= $3 AND (last_status IS NULL OR last_status BETWEEN 1 AND 499)", order: "due_at DESC")
+        of: "due_at BETWEEN $5 AND $3 AND (last_status IS NULL OR last_status BETWEEN 1 AND 499)", order: "due_at DESC")
 
     /// By the rows' places rather than their keys: no estimate of how many there are can turn it into a join that reads
     /// the whole table. The places hold, since the rows are locked.
@@ -185,15 +189,17 @@ package enum AdServicesSweep {
     /// - Parameters:
     ///   - lease: 16 random bytes, never used before.
     ///   - leaseEnd: when others may take them; microseconds since 1970, as `now`.
+    ///   - since: what was due before is left alone. A claim that goes on where the one before ended steps over nothing
+    ///     that was claimed: until a vacuum the index keeps all of it.
     ///   - untroubled: only those whose last ask, if there was one, got an answer.
     /// - Returns: the earliest due first.
     package static func claim(
-        _ limit: Int, lease: [UInt8], leaseEnd: Int64, now: Int64, untroubled: Bool = false,
+        _ limit: Int, lease: [UInt8], leaseEnd: Int64, now: Int64, since: Int64 = 0, untroubled: Bool = false,
         _ connection: PostgresConnection
     ) async throws(PostgresError) -> [ClaimedToken] {
         let result = try await connection.query(
             untroubled ? untroubledStatement : claimStatement,
-            [.bytes(lease), .int64(leaseEnd), .int64(now), .int64(Int64(limit))])
+            [.bytes(lease), .int64(leaseEnd), .int64(now), .int64(Int64(limit)), .int64(since)])
         var claimed: [ClaimedToken] = []
         claimed.reserveCapacity(result.count)
         for row in result.rows {
@@ -213,19 +219,14 @@ package enum AdServicesSweep {
 
     /// Says what became of claimed tokens, in one statement. A token whose lease is another's by now is left alone. What
     /// ends is erased.
-    /// - Returns: the keys of those that were still held.
+    /// - Returns: the places in `swept` of those that were still held.
     package static func finish(
         _ swept: [SweptToken], _ connection: PostgresConnection
-    ) async throws(PostgresError) -> Set<AdServicesKey> {
+    ) async throws(PostgresError) -> Set<Int> {
         guard !swept.isEmpty else { return [] }
         let result = try await connection.query(Self.finishStatement, Self.parameters(swept))
-        var held: Set<AdServicesKey> = []
-        for row in result.rows {
-            held.insert(
-                AdServicesKey(
-                    organization: try row.string("organization"), bundleID: try row.string("bundle_id"),
-                    subjectKind: try row.string("subject_kind"), subject: try row.string("subject")))
-        }
+        var held = Set<Int>(minimumCapacity: result.count)
+        for row in result.rows { held.insert(Int(try row.int64("place")) - 1) }
         return held
     }
 
@@ -255,20 +256,21 @@ package enum AdServicesSweep {
     // MARK: - Finish
 
     /// The rows are locked in the order of their keys, as the writers lock theirs: in another order the two would
-    /// deadlock.
+    /// deadlock. What is written goes along with the locked keys: joined to them a second time, without an index, it took
+    /// the square of the number of rows.
     package static let finishStatement = """
-        WITH n AS (
-            SELECT * FROM unnest(
+        WITH n AS MATERIALIZED (
+            SELECT n.* FROM unnest(
                 $1::text[], $2::text[], $3::text[], $4::text[], $5::bytea[], $6::text[], $7::bigint[], $8::bigint[],
                 $9::bigint[], $10::bigint[], $11::bigint[], $12::bigint[], $13::bigint[], $14::bigint[], $15::bigint[],
                 $16::bigint[], $17::bigint[], $18::bigint[], $19::text[], $20::text[], $21::text[], $22::text[],
                 $23::bigint[], $24::bigint[], $25::text[]
-            ) AS n(
+            ) WITH ORDINALITY AS n(
                 organization, bundle_id, subject_kind, subject, lease, state, due_at, attempts, asks, last_status,
                 last_asked_at, ended_at, org_id, campaign_id, ad_group_id, keyword_id, ad_id, creative_set_id,
-                conversion_type, claim_type, country_or_region, supply_placement, clicked_at, impression_at, payload)
-        ), held AS (
-            SELECT t.organization, t.bundle_id, t.subject_kind, t.subject FROM n JOIN adservices_tokens AS t
+                conversion_type, claim_type, country_or_region, supply_placement, clicked_at, impression_at, payload,
+                place)
+            JOIN adservices_tokens AS t
                 ON t.organization = n.organization AND t.bundle_id = n.bundle_id AND t.subject_kind = n.subject_kind
                 AND t.subject = n.subject AND t.lease = n.lease
             ORDER BY t.organization, t.bundle_id, t.subject_kind, t.subject FOR UPDATE OF t
@@ -284,12 +286,10 @@ package enum AdServicesSweep {
             claim_type = n.claim_type, country_or_region = n.country_or_region,
             supply_placement = n.supply_placement, clicked_at = n.clicked_at, impression_at = n.impression_at,
             payload = n.payload
-        FROM n JOIN held AS h
-            ON h.organization = n.organization AND h.bundle_id = n.bundle_id AND h.subject_kind = n.subject_kind
-            AND h.subject = n.subject
+        FROM n
         WHERE t.organization = n.organization AND t.bundle_id = n.bundle_id AND t.subject_kind = n.subject_kind
             AND t.subject = n.subject
-        RETURNING t.organization, t.bundle_id, t.subject_kind, t.subject
+        RETURNING n.place
         """
 
     private static func parameters(_ swept: [SweptToken]) -> [PostgresParameter] {

@@ -62,12 +62,16 @@ package final class Sweep: @unchecked Sendable {
     let configuration: Configuration
     let parts: Parts
 
-    /// Claimed and not asked about yet, the earliest due first.
+    /// Claimed and not asked about yet, the earliest due last: it is asked about next.
     private var waiting: [ClaimedToken] = []
     private var inFlight = 0
     private var breaker = SweepBreaker()
     /// The last claim brought all that was wanted: there may be more.
     private var moreIsDue = false
+    /// Where the next claim goes on: what was due before has been claimed.
+    private var claimedUntil: Int64 = 0
+    /// When a look last began at the beginning, monotonic nanoseconds.
+    private var lastWholeLook: Int64 = 0
     private(set) var isStopping = false
     /// When the database was last asked what is due, monotonic nanoseconds; how the sweep stood then.
     package private(set) var lastLook: Int64
@@ -84,6 +88,8 @@ package final class Sweep: @unchecked Sendable {
     private static let longestHoldSeconds: Int64 = 3_600
     /// A token that can't be decrypted is tried again so much later: somebody must set the right secret.
     private static let unreadableSeconds: Int64 = 900
+    /// While more is due, claims go on where the last one ended. What becomes due before that place waits so long.
+    private static let wholeLookNanoseconds: Int64 = 1_000_000_000
     /// A sweeper that has not seen the table for so long is not ready.
     private static let staleLookMilliseconds: Int64 = 15_000
 
@@ -119,6 +125,8 @@ package final class Sweep: @unchecked Sendable {
     /// So many are held at once, asked about or not: at the slowest, each ask taking its 10 s, the last of them still has
     /// enough of its lease left.
     private var claimSize: Int { 4 * configuration.concurrency }
+    /// Little enough that a claim is soon over, and the next one is made while half of them still wait.
+    private var mostClaimed: Int { claimSize / 2 }
     private var isHeld: Bool { results.holdUntil > parts.clock.microseconds }
 
     /// Claims what is due and there is room for.
@@ -126,8 +134,13 @@ package final class Sweep: @unchecked Sendable {
     private func refill() async -> Int64 {
         do throws(PostgresError) {
             let began = loop.time.monotonicNanoseconds
+            if !moreIsDue || began - lastWholeLook >= Self.wholeLookNanoseconds {
+                lastWholeLook = began
+                claimedUntil = 0
+            }
+            let since = claimedUntil
             let state = try await parts.claims.withConnection { connection throws(PostgresError) in
-                try await AdServicesSweep.state(connection)
+                try await AdServicesSweep.state(since: since, connection)
             }
             lastLook = loop.time.monotonicNanoseconds
             parts.clock.correct(databaseTime: state.databaseTime, took: (lastLook - began) / 1000)
@@ -156,34 +169,37 @@ package final class Sweep: @unchecked Sendable {
             giveBackWaiting()
             return min(poll, heldUntil)
         }
-        let room = breaker.isProbing ? (inFlight == 0 && waiting.isEmpty ? 1 : 0) : claimSize - waiting.count
-        guard room > 0, let nextDue = state.nextDueAt else { return poll }
-        guard nextDue <= now else { return min(poll, nextDue) }
+        let room =
+            breaker.isProbing
+            ? (inFlight == 0 && waiting.isEmpty ? 1 : 0) : min(mostClaimed, claimSize - waiting.count)
+        guard room > 0 else { return poll }
+        guard let nextDue = state.nextDueAt, nextDue <= now else {
+            // Something may have become due before the place where this look began.
+            if claimedUntil > 0 { ring() }
+            return min(poll, state.nextDueAt ?? poll)
+        }
         let lease = Secrets.random(16)
         let end = now + configuration.leaseMicroseconds
-        let isProbing = breaker.isProbing
+        let (isProbing, since) = (breaker.isProbing, claimedUntil)
         let claimed = try await parts.claims.withConnection { connection throws(PostgresError) in
             // A token that always fails says nothing of Apple: it must not keep the others waiting.
             if isProbing {
                 let untroubled = try await AdServicesSweep.claim(
-                    room, lease: lease, leaseEnd: end, now: now, untroubled: true, connection)
+                    room, lease: lease, leaseEnd: end, now: now, since: since, untroubled: true, connection)
                 guard untroubled.isEmpty else { return untroubled }
             }
-            return try await AdServicesSweep.claim(room, lease: lease, leaseEnd: end, now: now, connection)
+            return try await AdServicesSweep.claim(
+                room, lease: lease, leaseEnd: end, now: now, since: since, connection)
         }
-        waiting += claimed
+        waiting = claimed.reversed() + waiting
         moreIsDue = claimed.count == room
+        if moreIsDue, !isProbing, let last = claimed.last { claimedUntil = last.dueAt }
         return poll
     }
 
     private func startAsks() {
         if isStopping || isHeld { return giveBackWaiting() }
-        var started = 0
-        while inFlight < configuration.concurrency, started < waiting.count {
-            start(waiting[started])
-            started += 1
-        }
-        waiting.removeFirst(started)
+        while inFlight < configuration.concurrency, let token = waiting.popLast() { start(token) }
         if moreIsDue && waiting.count <= claimSize / 2 && !breaker.isProbing { ring() }
     }
 
@@ -285,7 +301,7 @@ package final class Sweep: @unchecked Sendable {
     }
 
     private func giveBackWaiting() {
-        for token in waiting { results.add(.givenBack(token)) }
+        for token in waiting.reversed() { results.add(.givenBack(token)) }
         waiting = []
     }
 

@@ -71,13 +71,13 @@ final class SweepResults {
             else { return try await AdServicesSweep.finish(batch, connection) }
             return try await connection.transaction { () async throws(PostgresError) in
                 let held = try await AdServicesSweep.finish(batch, connection)
-                let told = batch.filter { $0.ending != nil && $0.token.callback != nil && held.contains($0.token.key) }
+                let told = held.sorted().map { batch[$0] }.filter { $0.ending != nil && $0.token.callback != nil }
                 if !told.isEmpty { try await target.receive(told, connection) }
                 return held
             }
         }
         if let hold, hold.end == holdUntil { holdIsWritten = true }
-        for one in batch where held.contains(one.token.key) {
+        for one in held.lazy.map({ batch[$0] }) {
             if let ending = one.ending {
                 parts.metrics.ended(ending, lastStatus: one.ask.map { Int64($0.status) } ?? one.token.lastStatus)
             }
