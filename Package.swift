@@ -91,7 +91,7 @@ let package = Package(
         shared("HTTP", ["CLinux", "EventLoop"]),
         shared("Redis", ["CHiredis", "COpenSSL", "EventLoop"]),
         shared("Postgres", ["CLibpq", "EventLoop"]),
-        shared("HTTPClient", ["CCurl"]),
+        shared("HTTPClient", ["CCurl", "EventLoop"]),
         shared("AppleAds", ["Bytes", "JSON"]),
         shared("Trust", ["Bytes", "COpenSSL", "JSON", "Wire"]),
         shared("RedisQueue", ["Bytes", "EventLoop", "Jobs", "Redis", "Service"]),

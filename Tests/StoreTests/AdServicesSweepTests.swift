@@ -248,7 +248,7 @@ import Testing
                 PREPARE finish AS \(AdServicesSweep.finishStatement)
                 """)
             func column(_ value: String, _ type: String) -> String {
-                "array_fill(\(value)::\(type), ARRAY[500])"
+                "array_fill(\(value)::\(type), ARRAY[100])"
             }
             let texts = column("'o'", "text")
             let ids = column("1", "bigint")

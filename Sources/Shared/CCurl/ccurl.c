@@ -1,8 +1,13 @@
 #include "CCurl.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
 
 #include <curl/curl.h>
 
@@ -20,6 +25,11 @@ typedef struct call {
 
 struct ccurl_calls {
     CURLM *multi;
+    /// What libcurl's sockets and `waker` are watched with. With curl_multi_poll every turn goes through all transfers,
+    /// here through those that can move.
+    int epoll, waker;
+    /// When libcurl wants to be called though nothing moves, milliseconds of the monotonic clock; -1 never.
+    int64_t timer;
     struct curl_slist *headers;
     ccurl_options options;
     char *roots, *user_agent;
@@ -118,6 +128,34 @@ static void give_back(ccurl_calls *calls, call *call) {
     calls->idle = call;
 }
 
+static int64_t now_ms(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+static int on_socket(CURL *easy, curl_socket_t socket, int what, void *context, void *watched) {
+    (void)easy;
+    ccurl_calls *calls = context;
+    if (what == CURL_POLL_REMOVE) {
+        epoll_ctl(calls->epoll, EPOLL_CTL_DEL, socket, NULL);
+        return 0;
+    }
+    struct epoll_event event = {.data.fd = socket};
+    if (what & CURL_POLL_IN) event.events |= EPOLLIN;
+    if (what & CURL_POLL_OUT) event.events |= EPOLLOUT;
+    if (epoll_ctl(calls->epoll, watched ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, socket, &event) != 0) return -1;
+    // Anything but NULL: that the socket is watched.
+    if (!watched) curl_multi_assign(calls->multi, socket, calls);
+    return 0;
+}
+
+static int on_timer(CURLM *multi, long timeout_ms, void *context) {
+    (void)multi;
+    ((ccurl_calls *)context)->timer = timeout_ms < 0 ? -1 : now_ms() + timeout_ms;
+    return 0;
+}
+
 ccurl_calls *ccurl_create(const ccurl_options *options) {
     pthread_once(&initialized, initialize);
     if (init_result != CURLE_OK) return NULL;
@@ -128,10 +166,16 @@ ccurl_calls *ccurl_create(const ccurl_options *options) {
     calls->user_agent = strdup(options->user_agent);
     calls->options.roots = calls->options.user_agent = NULL;
     calls->multi = curl_multi_init();
+    calls->timer = -1;
+    calls->epoll = epoll_create1(EPOLL_CLOEXEC);
+    calls->waker = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    struct epoll_event event = {.events = EPOLLIN, .data.fd = calls->waker};
+    int watches = calls->epoll >= 0 && calls->waker >= 0
+        && epoll_ctl(calls->epoll, EPOLL_CTL_ADD, calls->waker, &event) == 0;
     // The body is text and nothing is negotiated about it.
     calls->headers = curl_slist_append(NULL, "Content-Type: text/plain");
     struct curl_slist *more = calls->headers ? curl_slist_append(calls->headers, "Accept: application/json") : NULL;
-    if (!calls->multi || !more || !calls->user_agent || (options->roots && !calls->roots)) {
+    if (!calls->multi || !watches || !more || !calls->user_agent || (options->roots && !calls->roots)) {
         ccurl_destroy(calls);
         return NULL;
     }
@@ -139,6 +183,10 @@ ccurl_calls *ccurl_create(const ccurl_options *options) {
     curl_multi_setopt(calls->multi, CURLMOPT_MAX_HOST_CONNECTIONS, most);
     curl_multi_setopt(calls->multi, CURLMOPT_MAXCONNECTS, most);
     curl_multi_setopt(calls->multi, CURLMOPT_PIPELINING, CURLPIPE_MULTIPLEX);
+    curl_multi_setopt(calls->multi, CURLMOPT_SOCKETFUNCTION, on_socket);
+    curl_multi_setopt(calls->multi, CURLMOPT_SOCKETDATA, calls);
+    curl_multi_setopt(calls->multi, CURLMOPT_TIMERFUNCTION, on_timer);
+    curl_multi_setopt(calls->multi, CURLMOPT_TIMERDATA, calls);
     return calls;
 }
 
@@ -151,6 +199,8 @@ void ccurl_destroy(ccurl_calls *calls) {
         free(call);
     }
     if (calls->multi) curl_multi_cleanup(calls->multi);
+    if (calls->epoll >= 0) close(calls->epoll);
+    if (calls->waker >= 0) close(calls->waker);
     curl_slist_free_all(calls->headers);
     free(calls->all);
     free(calls->roots);
@@ -181,10 +231,33 @@ int ccurl_start(ccurl_calls *calls, uint64_t number, const char *url, const uint
 }
 
 int ccurl_turn(ccurl_calls *calls, int timeout_ms) {
-    int running = 0;
-    // Waiting first, for nothing when a call was just started: what ends in the second step must be told, not waited over.
-    if (curl_multi_poll(calls->multi, NULL, 0, timeout_ms, NULL) != CURLM_OK) return -1;
-    return curl_multi_perform(calls->multi, &running) == CURLM_OK ? 0 : -1;
+    // So many in one turn; what is left shows again in the next.
+    struct epoll_event events[256];
+    int64_t wait = timeout_ms;
+    if (calls->timer >= 0) {
+        int64_t left = calls->timer - now_ms();
+        wait = left < 0 ? 0 : left < wait ? left : wait;
+    }
+    int running, ready = epoll_wait(calls->epoll, events, sizeof events / sizeof *events, (int)wait);
+    if (ready < 0 && errno != EINTR) return -1;
+    for (int index = 0; index < ready; index++) {
+        int fd = events[index].data.fd;
+        if (fd == calls->waker) {
+            uint64_t count;
+            // It fails when another read came first, which is as well.
+            (void)!read(fd, &count, sizeof count);
+            continue;
+        }
+        int moves = (events[index].events & EPOLLIN ? CURL_CSELECT_IN : 0)
+            | (events[index].events & EPOLLOUT ? CURL_CSELECT_OUT : 0)
+            | (events[index].events & (EPOLLERR | EPOLLHUP) ? CURL_CSELECT_ERR : 0);
+        if (curl_multi_socket_action(calls->multi, fd, moves, &running) != CURLM_OK) return -1;
+    }
+    if (calls->timer >= 0 && calls->timer <= now_ms()) {
+        calls->timer = -1;
+        if (curl_multi_socket_action(calls->multi, CURL_SOCKET_TIMEOUT, 0, &running) != CURLM_OK) return -1;
+    }
+    return 0;
 }
 
 int ccurl_next(ccurl_calls *calls, ccurl_ended *out) {
@@ -237,4 +310,8 @@ int ccurl_next(ccurl_calls *calls, ccurl_ended *out) {
     return 1;
 }
 
-void ccurl_wake(ccurl_calls *calls) { curl_multi_wakeup(calls->multi); }
+void ccurl_wake(ccurl_calls *calls) {
+    uint64_t one = 1;
+    // It fails only when the counter is full, and then the thread wakes anyhow.
+    (void)!write(calls->waker, &one, sizeof one);
+}

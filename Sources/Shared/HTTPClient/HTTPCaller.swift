@@ -1,4 +1,5 @@
 internal import CCurl
+internal import EventLoop
 internal import Glibc
 internal import Synchronization
 
@@ -31,11 +32,17 @@ package final class HTTPCaller: Sendable {
         let body: [UInt8]
     }
 
+    private struct Waiting {
+        let continuation: UnsafeContinuation<HTTPCallResult, Never>
+        /// Of the task that waits, when it runs on one.
+        let loop: EventLoop?
+    }
+
     private struct State {
         var nextNumber: UInt64 = 1
         /// Not yet known to the thread.
         var new: [Call] = []
-        var waiting: [UInt64: UnsafeContinuation<HTTPCallResult, Never>] = [:]
+        var waiting: [UInt64: Waiting] = [:]
         var closing = false
         /// Nil once the thread has freed it. Other threads only wake it, and only while they hold the lock.
         nonisolated(unsafe) var calls: OpaquePointer?
@@ -86,17 +93,25 @@ package final class HTTPCaller: Sendable {
     /// call. How many run at once is the caller's to bound.
     package func post(_ body: [UInt8], to url: String) async -> HTTPCallResult {
         await withUnsafeContinuation { continuation in
+            let loop = EventLoop.current
             let isOpen = state.withLock { state in
                 guard !state.closing, let calls = state.calls else { return false }
                 let number = state.nextNumber
                 state.nextNumber += 1
-                state.waiting[number] = continuation
+                state.waiting[number] = Waiting(continuation: continuation, loop: loop)
                 state.new.append(Call(number: number, url: url, body: body))
-                if state.new.count == 1 { ccurl_wake(calls) }
+                guard state.new.count == 1 else { return true }
+                // Once for all that a turn of the loop posts: a thread that wakes for the first of them takes the core
+                // from the loop.
+                if let loop { loop.atTurnEnd { self.wake() } } else { ccurl_wake(calls) }
                 return true
             }
             if !isOpen { continuation.resume(returning: .failed(HTTPCallFailure(.closed, "the caller is closed"))) }
         }
+    }
+
+    private func wake() {
+        state.withLock { if let calls = $0.calls { ccurl_wake(calls) } }
     }
 
     /// False once `close` was called, or libcurl broke beyond use: nothing will be posted any more.
@@ -119,27 +134,47 @@ package final class HTTPCaller: Sendable {
                 return (state.new, state.closing)
             }
             if closing { break }
+            var results: [(UInt64, HTTPCallResult)] = []
             for call in new where ccurl_start(calls, call.number, call.url, call.body, UInt64(call.body.count)) != 0 {
-                end(call.number, .failed(HTTPCallFailure(.unreachable, "the call could not be started")))
+                results.append(
+                    (call.number, .failed(HTTPCallFailure(.unreachable, "the call could not be started"))))
             }
+            end(results)
+            results = []
             guard ccurl_turn(calls, Self.idleMilliseconds) == 0 else { break }
             var ended = ccurl_ended()
-            while ccurl_next(calls, &ended) == 1 { end(ended.number, Self.result(ended)) }
+            while ccurl_next(calls, &ended) == 1 { results.append((ended.number, Self.result(ended))) }
+            end(results)
         }
-        let left = state.withLock { state in
+        let left: [(Waiting, HTTPCallResult)] = state.withLock { state in
             state.closing = true
             state.calls = nil
             defer { state.waiting = [:] }
-            return Array(state.waiting.values)
+            return state.waiting.values.map { ($0, .failed(HTTPCallFailure(.closed, "the caller is closed"))) }
         }
         ccurl_destroy(calls)
-        for continuation in left {
-            continuation.resume(returning: .failed(HTTPCallFailure(.closed, "the caller is closed")))
-        }
+        Self.tell(left)
     }
 
-    private func end(_ number: UInt64, _ result: HTTPCallResult) {
-        state.withLock { $0.waiting.removeValue(forKey: number) }?.resume(returning: result)
+    private func end(_ results: [(UInt64, HTTPCallResult)]) {
+        guard !results.isEmpty else { return }
+        Self.tell(
+            state.withLock { state in
+                results.compactMap { number, result in
+                    state.waiting.removeValue(forKey: number).map { ($0, result) }
+                }
+            })
+    }
+
+    /// A loop is told of all that ended together at once: told one by one it would wake at the first, and take the core
+    /// from this thread for each.
+    private static func tell(_ ended: [(Waiting, HTTPCallResult)]) {
+        for calls in Dictionary(grouping: ended, by: { $0.0.loop.map(ObjectIdentifier.init) }).values {
+            let resume: @Sendable () -> Void = {
+                for (waiting, result) in calls { waiting.continuation.resume(returning: result) }
+            }
+            if let loop = calls[0].0.loop { loop.execute(resume) } else { resume() }
+        }
     }
 
     private static func result(_ ended: ccurl_ended) -> HTTPCallResult {

@@ -125,8 +125,11 @@ package final class Sweep: @unchecked Sendable {
     /// So many are held at once, asked about or not: at the slowest, each ask taking its 10 s, the last of them still has
     /// enough of its lease left.
     private var claimSize: Int { 4 * configuration.concurrency }
-    /// Little enough that a claim is soon over, and the next one is made while half of them still wait.
+    /// Little enough that a claim is soon over.
     private var mostClaimed: Int { claimSize / 2 }
+    /// While more is due, the next claim is made as soon as there is room for so many: one that waited until few are
+    /// left came when all of them had been asked about, since Postgres is busy with results as well.
+    private var leastClaimed: Int { max(1, configuration.concurrency / 2) }
     private var isHeld: Bool { results.holdUntil > parts.clock.microseconds }
 
     /// Claims what is due and there is room for.
@@ -173,6 +176,10 @@ package final class Sweep: @unchecked Sendable {
             breaker.isProbing
             ? (inFlight == 0 && waiting.isEmpty ? 1 : 0) : min(mostClaimed, claimSize - waiting.count)
         guard room > 0 else { return poll }
+        guard breaker.isProbing || room >= leastClaimed else {
+            moreIsDue = true
+            return poll
+        }
         guard let nextDue = state.nextDueAt, nextDue <= now else {
             // Something may have become due before the place where this look began.
             if claimedUntil > 0 { ring() }
@@ -200,7 +207,7 @@ package final class Sweep: @unchecked Sendable {
     private func startAsks() {
         if isStopping || isHeld { return giveBackWaiting() }
         while inFlight < configuration.concurrency, let token = waiting.popLast() { start(token) }
-        if moreIsDue && waiting.count <= claimSize / 2 && !breaker.isProbing { ring() }
+        if moreIsDue && waiting.count <= claimSize - leastClaimed && !breaker.isProbing { ring() }
     }
 
     private func start(_ token: ClaimedToken) {
