@@ -232,10 +232,10 @@ import Testing
         }
     }
 
-    /// Twice as many results take twice as long, not four times: each row is found by its key, and results are joined
-    /// to nothing else.
+    /// Twice as many results take twice as long, not four times: each row is found by its place or its key, and results
+    /// are joined to nothing else.
     @Test(arguments: ["force_generic_plan", "force_custom_plan"])
-    func finishingGoesByTheKeyAlone(mode: String) async throws {
+    func finishingGoesByPlaceOrByKeyAlone(mode: String) async throws {
         try await withStore { connection in
             _ = try await connection.execute(
                 """
@@ -245,7 +245,8 @@ import Testing
                 FROM generate_series(1, 20000) AS n;
                 ANALYZE adservices_tokens;
                 SET plan_cache_mode = \(mode);
-                PREPARE finish AS \(AdServicesSweep.finishStatement)
+                PREPARE finish AS \(AdServicesSweep.finishStatement);
+                PREPARE finish_moved AS \(AdServicesSweep.finishMovedStatement)
                 """)
             func column(_ value: String, _ type: String) -> String {
                 "array_fill(\(value)::\(type), ARRAY[100])"
@@ -254,13 +255,40 @@ import Testing
             let ids = column("1", "bigint")
             let values =
                 Array(repeating: texts, count: 4) + [column("'\\x01'", "bytea"), texts]
-                + Array(repeating: ids, count: 12) + Array(repeating: texts, count: 4) + [ids, ids, texts]
-            let plan = try await connection.query(
-                "EXPLAIN EXECUTE finish(\(values.joined(separator: ", ")))"
-            ).rows.map { row throws(PostgresError) in try row.string("QUERY PLAN") }
-            let text = plan.joined(separator: "\n")
-            #expect(plan.count { $0.contains("Index Scan using adservices_tokens_pkey") } == 2, "\(text)")
-            #expect(plan.count { $0.contains("CTE Scan") } == 1 && !text.contains("Seq Scan"), "\(text)")
+                + Array(repeating: ids, count: 12) + Array(repeating: texts, count: 4)
+                + [ids, ids, texts, column("'(1,1)'", "text")]
+            for (statement, scan) in [
+                ("finish", "Tid Scan on adservices_tokens"),
+                ("finish_moved", "Index Scan using adservices_tokens_pkey"),
+            ] {
+                let plan = try await connection.query(
+                    "EXPLAIN EXECUTE \(statement)(\(values.joined(separator: ", ")))"
+                ).rows.map { row throws(PostgresError) in try row.string("QUERY PLAN") }
+                let text = plan.joined(separator: "\n")
+                #expect(plan.count { $0.contains(scan) } == 2, "\(text)")
+                #expect(plan.count { $0.contains("CTE Scan") } == 1 && !text.contains("Seq Scan"), "\(text)")
+            }
+        }
+    }
+
+    /// The place of a row is another's after it has moved and its old place was given away.
+    @Test func aPlaceThatIsAnothersByNowChangesNothingThere() async throws {
+        try await withStore { connection in
+            for subject in ["a", "b"] { try await add(subject, due: 1, connection) }
+            let claimed = try await claim(now: 5, connection).sorted { $0.key.subject < $1.key.subject }
+            let (a, b) = (claimed[0], claimed[1])
+            let strayed = ClaimedToken(
+                key: a.key, lease: a.lease, leaseEnd: a.leaseEnd, receivedAt: a.receivedAt, dueAt: a.dueAt,
+                sealedToken: a.sealedToken, attempts: a.attempts, lastStatus: a.lastStatus, callback: a.callback,
+                place: b.place)
+            let held = try await AdServicesSweep.finish(
+                [
+                    SweptToken(
+                        strayed, ask: .init(at: 6, status: 200, counts: true), next: .ended(.organic, nil, at: 7))
+                ], connection)
+            #expect(held == [0])
+            let rows = try await connection.query("SELECT state FROM adservices_tokens ORDER BY subject").rows
+            #expect(try rows.map { row throws(PostgresError) in try row.string("state") } == ["organic", "pending"])
         }
     }
 }

@@ -126,7 +126,7 @@ package final class Sweep: @unchecked Sendable {
     /// enough of its lease left.
     private var claimSize: Int { 4 * configuration.concurrency }
     /// Little enough that a claim is soon over.
-    private var mostClaimed: Int { claimSize / 2 }
+    private var mostClaimed: Int { 3 * configuration.concurrency }
     /// While more is due, the next claim is made as soon as there is room for so many: one that waited until few are
     /// left came when all of them had been asked about, since Postgres is busy with results as well.
     private var leastClaimed: Int { max(1, configuration.concurrency / 2) }
