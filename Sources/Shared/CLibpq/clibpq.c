@@ -1,5 +1,7 @@
 #include "CLibpq.h"
 
+#include <poll.h>
+
 #include <postgresql/libpq-fe.h>
 
 static PGconn *raw(const clibpq_connection *connection) { return (PGconn *)connection; }
@@ -80,6 +82,10 @@ int clibpq_send_prepared(clibpq_connection *connection, const char *name, int co
 
 int clibpq_flush(clibpq_connection *connection) { return PQflush(raw(connection)); }
 int clibpq_consume_input(clibpq_connection *connection) { return PQconsumeInput(raw(connection)); }
+int clibpq_has_input(const clibpq_connection *connection) {
+    struct pollfd socket = {.fd = PQsocket(raw(connection)), .events = POLLIN};
+    return poll(&socket, 1, 0) == 1;
+}
 int clibpq_is_busy(clibpq_connection *connection) { return PQisBusy(raw(connection)); }
 clibpq_result *clibpq_get_result(clibpq_connection *connection) {
     return (clibpq_result *)PQgetResult(raw(connection));

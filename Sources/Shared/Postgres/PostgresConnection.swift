@@ -25,6 +25,8 @@ package final class PostgresConnection: @unchecked Sendable {
 
     /// Notices kept until they are taken; more are dropped.
     private static let mostNotices = 256
+    /// Read at once, 16 kB each: a millisecond, after which others have their turn.
+    private static let mostPartsPerTurn = 64
 
     package let loop: EventLoop
     package let configuration: PostgresConfiguration
@@ -225,7 +227,13 @@ package final class PostgresConnection: @unchecked Sendable {
     private func pump() {
         guard let handle else { return }
         let more = clibpq_flush(handle) == 1
-        let alive = clibpq_consume_input(handle) == 1
+        var alive = clibpq_consume_input(handle) == 1
+        // A large result comes in many parts: one a turn would take as many turns of a busy loop.
+        var parts = 1
+        while alive, parts < Self.mostPartsPerTurn, clibpq_is_busy(handle) == 1, clibpq_has_input(handle) == 1 {
+            alive = clibpq_consume_input(handle) == 1
+            parts += 1
+        }
         if more != watchesWritable, let watch {
             watchesWritable = more
             loop.rewatch(watch, for: more ? [.readable, .writable] : [.readable])

@@ -43,7 +43,10 @@ int clibpq_send_prepared(clibpq_connection *connection, const char *name, int co
                          const int *lengths);
 /// 0 all sent, 1 more to send, -1 failed.
 int clibpq_flush(clibpq_connection *connection);
+/// Reads some 16 kB at the most.
 int clibpq_consume_input(clibpq_connection *connection);
+/// 1 when there is more to consume now, or the connection was lost.
+int clibpq_has_input(const clibpq_connection *connection);
 int clibpq_is_busy(clibpq_connection *connection);
 /// NULL when the request has no more results.
 clibpq_result *clibpq_get_result(clibpq_connection *connection);
