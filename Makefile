@@ -79,7 +79,7 @@ lint: ## Check the format of Swift, the syntax of scripts, and the headers of th
 	@exec deploy/dev/lint.sh
 
 build: setup ## Build the release binaries into .build/release.
-	swift build -c release
+	swift build -c release --static-swift-stdlib
 
 setup: ## Install the Debian packages that are missing (run and test do it themselves).
 	@deploy/dev/setup.sh

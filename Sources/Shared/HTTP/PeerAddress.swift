@@ -23,7 +23,13 @@ package struct PeerAddress: Sendable, Hashable, CustomStringConvertible {
 
     /// The 16 bytes in network order.
     package var bytes: [UInt8] {
-        [high, low].flatMap { half in (0..<8).map { UInt8(truncatingIfNeeded: half >> (56 - 8 * $0)) } }
+        [UInt8](unsafeUninitializedCapacity: 16) { bytes, count in
+            for index in 0..<8 {
+                bytes[index] = UInt8(truncatingIfNeeded: high >> UInt64(56 - 8 * index))
+                bytes[index + 8] = UInt8(truncatingIfNeeded: low >> UInt64(56 - 8 * index))
+            }
+            count = 16
+        }
     }
 
     /// Dotted for IPv4, RFC 5952 text for IPv6; the port is left out.

@@ -42,8 +42,8 @@ extension QueueScripts {
     /// ARGV: 1 number of writes, 2 backlog cap of an organization in this partition (0: none); then for each write:
     ///   lane (1–4), index of its limit key in KEYS (0: none), limit a minute, organization,
     ///   header before the stamp, header after the enqueued time, payload, the shed level that refuses it (0: none does)
-    /// Answers `unseeded`, or one item a write: a stamp, `L` + whole seconds when limited, `S` when shed, `D` when its
-    /// lane, kind or organization is drained.
+    /// Answers `unseeded`, or one word a write with a space between each two: a stamp, `L` + whole seconds when limited,
+    /// `S` when shed, `D` when its lane, kind or organization is drained. One text costs both sides less than a list.
     static let accept = RedisScript(
         name: "accept",
         source: """
@@ -125,6 +125,6 @@ extension QueueScripts {
             if shed > 0 then redis.call('HINCRBY', KEYS[3], 'shed', shed) end
             if draining > 0 then redis.call('HINCRBY', KEYS[3], 'draining', draining) end
             redis.call('SET', KEYS[2], string.format('%.0f', last))
-            return answers
+            return table.concat(answers, ' ')
             """)
 }
