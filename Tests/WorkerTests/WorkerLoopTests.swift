@@ -55,6 +55,78 @@ private final class ScriptedHandler: JobHandler, Sendable {
     }
 }
 
+/// A handler that hands on, and answers for the first time when its gate opens.
+private final class GatedHandler: JobHandler, Sendable {
+    private enum Gate {
+        case shut
+        case waited(CheckedContinuation<Void, Never>)
+        case open
+    }
+    private let handler: ScriptedHandler
+    private let gate = Mutex(Gate.shut)
+
+    init(_ handler: ScriptedHandler) { self.handler = handler }
+
+    func open() {
+        let waiting = gate.withLock { gate -> CheckedContinuation<Void, Never>? in
+            defer { gate = .open }
+            if case .waited(let continuation) = gate { return continuation }
+            return nil
+        }
+        waiting?.resume()
+    }
+
+    func handle(_ jobs: [FetchedJob]) async throws(DependencyDown) -> [JobOutcome] {
+        let outcomes = try await handler.handle(jobs)
+        await withCheckedContinuation { continuation in
+            let isOpen = gate.withLock { gate in
+                if case .open = gate { return true }
+                gate = .waited(continuation)
+                return false
+            }
+            if isOpen { continuation.resume() }
+        }
+        return outcomes
+    }
+}
+
+/// A handler whose first batches stand still until it was called that often: a database that is slow.
+private final class MeetingHandler: JobHandler, Sendable {
+    private struct State {
+        var batches: [[String]] = []
+        var standing: [CheckedContinuation<Void, Never>] = []
+    }
+    private let state = Mutex(State())
+    private let calls: Int
+    private let then: JobOutcome?
+
+    /// - Parameter then: what becomes of the jobs that met; nil when their dependency is away.
+    init(calls: Int, then: JobOutcome?) {
+        self.calls = calls
+        self.then = then
+    }
+
+    var batches: [[String]] { state.withLock { $0.batches } }
+
+    func handle(_ jobs: [FetchedJob]) async throws(DependencyDown) -> [JobOutcome] {
+        let number = state.withLock { state in
+            state.batches.append(jobs.map { String(decoding: $0.payload, as: UTF8.self) })
+            return state.batches.count
+        }
+        guard number <= calls else { return jobs.map { _ in .done } }
+        await withCheckedContinuation { continuation in
+            let met = state.withLock { state in
+                state.standing.append(continuation)
+                defer { if state.standing.count == calls { state.standing = [] } }
+                return state.standing.count == calls ? state.standing : []
+            }
+            for one in met { one.resume() }
+        }
+        guard let then else { throw DependencyDown("postgres", "away") }
+        return jobs.map { _ in then }
+    }
+}
+
 /// A worker on the queue in memory.
 private struct WorkerBench {
     let loop: EventLoop
@@ -63,13 +135,15 @@ private struct WorkerBench {
     let worker: Worker
     let metrics = Metrics()
 
-    init(_ handler: ScriptedHandler, realTime: Bool = false) {
+    init(_ handler: any JobHandler, realTime: Bool = false, batch: Int = 1024) {
         let time = ManualTime()
         self.time = time
         loop = EventLoop(name: "worker-test", time: realTime ? SystemTime() : time)
         queue = MemoryQueue { time.wallMilliseconds }
+        var configuration = Worker.Configuration()
+        configuration.batch = batch
         worker = Worker(
-            loop: loop, source: queue.source(.write), handler: handler,
+            loop: loop, source: queue.source(.write), handler: handler, configuration: configuration,
             log: Log(process: "test", level: .error, time: time, sink: MemoryLogSink()),
             metrics: WorkerMetrics(metrics, stage: .write))
     }
@@ -204,5 +278,36 @@ private struct WorkerBench {
         try await bench.running { await handler.called(times: 2) }
         #expect(bench.queue.dead.isEmpty)
         #expect(bench.queue.delayed.isEmpty)
+    }
+
+    @Test(.timeLimit(.minutes(1))) func theNextBatchOfABacklogIsHandledBesideTheOneBefore() async throws {
+        // Each of the two stands still until the other one has come.
+        let handler = MeetingHandler(calls: 2, then: .done)
+        let bench = WorkerBench(handler, batch: 2)
+        for name in ["a", "b", "c", "d"] { await bench.accept(name) }
+        try await bench.running { await bench.queue.settled(4) }
+        #expect(handler.batches == [["a", "b"], ["c", "d"]])
+    }
+
+    @Test(.timeLimit(.minutes(1))) func whenADependencyGoesAwayTheBatchBeforeTriesTheWayAlone() async throws {
+        let handler = MeetingHandler(calls: 2, then: nil)
+        let bench = WorkerBench(handler, realTime: true, batch: 2)
+        for name in ["a", "b", "c", "d"] { await bench.accept(name) }
+        try await bench.running { await bench.queue.settled(4) }
+        #expect(handler.batches == [["a", "b"], ["c", "d"], ["a"], ["b"], ["c", "d"]])
+    }
+
+    @Test func whatComesWhileFewWaitGathersForTheNextBatch() async throws {
+        let handler = ScriptedHandler()
+        let gate = GatedHandler(handler)
+        let bench = WorkerBench(gate, batch: 8)
+        await bench.accept("a")
+        try await bench.running {
+            await handler.called(times: 1)
+            for name in ["b", "c"] { await bench.accept(name) }
+            gate.open()
+            await bench.queue.settled(3)
+        }
+        #expect(handler.batches == [["a"], ["b", "c"]])
     }
 }
