@@ -148,13 +148,17 @@ struct HTTPHeadScanner {
             guard !framing.hasHost, !value.isEmpty else { return false }
             for index in value where !ASCII.isHost(byte(at: index)) { return false }
             framing.hasHost = true
-        case 10 where word(at: start) | lower == 0x6974_6365_6e6e_6f63 && isAll(start + 8, "on"):  // connecti
+        case 10
+        where word(at: start) | lower == 0x6974_6365_6e6e_6f63 && word(at: start + 2) | lower == 0x6e6f_6974_6365_6e6e:
+            // connection
             if value.count == 5, isAll(value.lowerBound, "close") {
                 framing.wantsClose = true
             } else if value.count != 10 || !isAll(value.lowerBound, "keep-alive") {
                 return false
             }
-        case 14 where word(at: start) | lower == 0x2d74_6e65_746e_6f63 && isAll(start + 8, "length"):  // content-
+        case 14
+        where word(at: start) | lower == 0x2d74_6e65_746e_6f63 && word(at: start + 6) | lower == 0x6874_676e_656c_2d74:
+            // content-length
             guard framing.contentLength == nil, !value.isEmpty, value.count <= Self.mostLengthDigits else {
                 return false
             }

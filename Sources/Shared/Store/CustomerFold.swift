@@ -41,8 +41,8 @@ struct CustomerFold {
         if let value = write.osVersion { osVersion.join(value, at: stamp) }
         if let value = write.deviceModel { deviceModel.join(value, at: stamp) }
         if let value = write.locale { locale.join(value, at: stamp) }
-        for attribute in write.attributes {
-            attributes[Array(attribute.key.utf8), default: StampedText()].join(attribute.value, at: stamp)
+        for (key, value) in write.encodedAttributes {
+            attributes[key, default: StampedText()].join(value, at: stamp)
         }
     }
 
