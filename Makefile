@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help run test chaos chaos-adservices bench-queue bench-adservices bench-enrolment bench-instructions \
+.PHONY: help run test chaos chaos-adservices bench bench-quick bench-adservices bench-tokens bench-instructions \
     cluster-test fuzz fuzz-merge sanitize lint build setup clean clean-data
 
 help: ## List these commands.
@@ -40,11 +40,6 @@ cluster-test: setup ## The binaries on a Redis Cluster and with Sentinel: server
 	RATCHET_CLUSTER_TEST=1 swift test --skip-build --explicit-target-dependency-import-check error --no-parallel \
 	    --filter 'EndToEnd.ClusterTests|onACluster'
 
-bench-queue: setup ## Measure the queue with a million jobs waiting: scripts, memory, ratchet queues, a live job.
-	swift build --build-tests --explicit-target-dependency-import-check error
-	RATCHET_BENCH_JOBS=$${RATCHET_BENCH_JOBS:-1000000} \
-	    swift test --skip-build --explicit-target-dependency-import-check error --no-parallel --filter MillionJobsTests
-
 chaos-adservices: setup ## Kill sweepers 50 times while they ask about 20,000 tokens.
 	swift build --build-tests --explicit-target-dependency-import-check error
 	RATCHET_CHAOS_ADSERVICES=1 swift test --skip-build --explicit-target-dependency-import-check error --no-parallel \
@@ -55,13 +50,18 @@ bench-adservices: build ## Measure the sweep with a million tokens pending: clai
 	RATCHET_BIN_DIR=.build/release RATCHET_BENCH_ADSERVICES=$${RATCHET_BENCH_ADSERVICES:-1000000} \
 	    swift test --skip-build --explicit-target-dependency-import-check error --no-parallel --filter SweeperBench
 
-bench-enrolment: setup ## Measure, optimized: attestations a core judges beside openssl speed, the cost of a token check.
-	swift build -c release -Xswiftc -enable-testing --build-tests --scratch-path .build/bench \
+bench-tokens: setup ## Measure, optimized: the cost of a token check, and how long refused tokens take.
+	swift build -c release -Xswiftc -enable-testing --build-tests --scratch-path .build/bench-tests \
 	    --explicit-target-dependency-import-check error
-	openssl speed -seconds 3 ecdsap384 2>/dev/null | tail -n 2
-	RATCHET_BENCH_ENROLMENT=1 swift test -c release -Xswiftc -enable-testing --skip-build --scratch-path .build/bench \
-	    --explicit-target-dependency-import-check error --no-parallel --filter 'EnrolmentBench|TokenBench'
-	openssl speed -seconds 3 ecdsap384 2>/dev/null | tail -n 2
+	RATCHET_BENCH_TOKENS=1 swift test -c release -Xswiftc -enable-testing --skip-build \
+	    --scratch-path .build/bench-tests --explicit-target-dependency-import-check error --no-parallel \
+	    --filter TokenBench
+
+bench: setup ## Measure everything beside other software that does the same; a table and .ratchet/bench/latest.json.
+	@exec python3 Tests/Bench/bench.py
+
+bench-quick: setup ## The same with one peer a section, one round, less of everything: minutes.
+	@exec python3 Tests/Bench/bench.py --quick
 
 bench-instructions: setup ## Count the instructions of the hot paths; fails when one grew by more than 5 %.
 	@exec python3 deploy/dev/instructions.py
@@ -79,7 +79,7 @@ lint: ## Check the format of Swift, the syntax of scripts, and the headers of th
 	@exec deploy/dev/lint.sh
 
 build: setup ## Build the release binaries into .build/release.
-	swift build -c release
+	swift build -c release --static-swift-stdlib
 
 setup: ## Install the Debian packages that are missing (run and test do it themselves).
 	@deploy/dev/setup.sh

@@ -47,6 +47,18 @@ let instructions: [Target] =
             path: "Tests/Instructions", exclude: ["recorded.json"], swiftSettings: strict)
     ] : []
 
+/// What `make bench` measures inside a process of its own; no other build sees it.
+let benchmarks: [Target] =
+    Context.environment["RATCHET_BENCH"] == "1"
+    ? [
+        .executableTarget(
+            name: "BenchMain",
+            dependencies: [
+                "Bytes", "EventLoop", "Jobs", "Postgres", "Redis", "RedisQueue", "Service", "Store", "TestSupport",
+                "Trust", "Wire", "WorkerCore",
+            ], path: "Tests/Bench/BenchMain", swiftSettings: strict)
+    ] : []
+
 /// The fuzzer's executable has libFuzzer's `main`, which only a build with `--sanitize fuzzer` links: `make fuzz` asks
 /// for it, and no other build sees it.
 let fuzzing: [Target] =
@@ -175,7 +187,7 @@ let package = Package(
                 "Bytes", "EventLoop", "HTTPClient", "Jobs", "Postgres", "Redis", "RedisQueue", "Service", "Store",
                 "Wire",
             ]),
-    ] + fuzzing + instructions,
+    ] + fuzzing + instructions + benchmarks,
     cLanguageStandard: .c17,
     cxxLanguageStandard: .cxx17
 )

@@ -105,7 +105,7 @@ import Wire
                 "invalid_token")
             #expect(try await rig.jobCount() == 0)
             let counters = try await rig.counters()
-            #expect(counters.answers.first { $0.key.route == "adservices" && $0.key.status == 401 }?.value == 2)
+            #expect(counters.answers.first { $0.key.route == .adServices && $0.key.status == 401 }?.value == 2)
         }
     }
 

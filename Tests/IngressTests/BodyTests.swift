@@ -53,10 +53,10 @@ import Wire
             var text = ""
             for number in 0..<40 {
                 switch number % 4 {
-                case 0: text += IngressRig.request(SDKHandler.identifyPath, IngressRig.identifyBody("user_\(number)"))
-                case 1: text += IngressRig.request(SDKHandler.attributePath, IngressRig.attributeBody("user_\(number)"))
+                case 0: text += IngressRig.request(SDKRoute.identify.path, IngressRig.identifyBody("user_\(number)"))
+                case 1: text += IngressRig.request(SDKRoute.attribute.path, IngressRig.attributeBody("user_\(number)"))
                 case 2: text += IngressRig.request("/nowhere", "")
-                default: text += IngressRig.request(SDKHandler.identifyPath, "{")
+                default: text += IngressRig.request(SDKRoute.identify.path, "{")
                 }
             }
             try await client.send(text)

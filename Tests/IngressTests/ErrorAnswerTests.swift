@@ -54,7 +54,7 @@ import Testing
         }
     }
 
-    @Test(arguments: ["GET", "PUT", "PATCH", "DELETE"], [SDKHandler.identifyPath, SDKHandler.attributePath])
+    @Test(arguments: ["GET", "PUT", "PATCH", "DELETE"], [SDKRoute.identify.path, SDKRoute.attribute.path])
     func anotherMethodIsA405ThatSaysWhichAreAllowed(method: String, path: String) async throws {
         try await IngressRig.run { rig in
             let response = try await rig.connect().exchange("\(method) \(path) HTTP/1.1\r\nHost: a\r\n\r\n")
@@ -73,7 +73,7 @@ import Testing
         }
     }
 
-    @Test(arguments: [SDKHandler.identifyPath, SDKHandler.attributePath])
+    @Test(arguments: [SDKRoute.identify.path, SDKRoute.attribute.path])
     func optionsTellsABrowserWhatItMaySend(path: String) async throws {
         try await IngressRig.run { rig in
             let response = try await rig.connect().exchange(

@@ -57,7 +57,7 @@ import Wire
             let client = try await rig.connect()
             for number in 1...100 {
                 let response = try await client.exchange(
-                    IngressRig.request(SDKHandler.identifyPath, IngressRig.identifyBody("user_\(number)")))
+                    IngressRig.request(SDKRoute.identify.path, IngressRig.identifyBody("user_\(number)")))
                 #expect(response.status == 200)
                 #expect(try await rig.jobs(.write).count == number)
             }

@@ -277,19 +277,19 @@ struct IngressRig: Sendable {
     func identify(
         _ body: String, _ headers: [(String, String)] = [], part: Int = 0
     ) async throws -> RawHTTPClient.Response {
-        try await post(SDKHandler.identifyPath, body, headers, part: part)
+        try await post(SDKRoute.identify.path, body, headers, part: part)
     }
 
     func attribute(
         _ body: String, _ headers: [(String, String)] = [], part: Int = 0
     ) async throws -> RawHTTPClient.Response {
-        try await post(SDKHandler.attributePath, body, headers, part: part)
+        try await post(SDKRoute.attribute.path, body, headers, part: part)
     }
 
     func adServices(
         _ body: String, _ headers: [(String, String)] = [], part: Int = 0
     ) async throws -> RawHTTPClient.Response {
-        try await post(SDKHandler.adServicesPath, body, headers, part: part)
+        try await post(SDKRoute.adServices.path, body, headers, part: part)
     }
 
     /// An identify body; `more` is further members with their leading comma.

@@ -28,8 +28,8 @@ import Testing
         try await client.send(
             (0..<count).map { number in
                 number % 2 == 0
-                    ? IngressRig.request(SDKHandler.identifyPath, IngressRig.identifyBody(user))
-                    : IngressRig.request(SDKHandler.attributePath, IngressRig.attributeBody(user))
+                    ? IngressRig.request(SDKRoute.identify.path, IngressRig.identifyBody(user))
+                    : IngressRig.request(SDKRoute.attribute.path, IngressRig.attributeBody(user))
             }.joined())
         var responses: [RawHTTPClient.Response] = []
         for _ in 0..<count { responses.append(try await client.readResponse()) }
@@ -62,7 +62,7 @@ import Testing
                 for client in clients {
                     group.addTask {
                         try await client.exchange(
-                            IngressRig.request(SDKHandler.attributePath, IngressRig.attributeBody()))
+                            IngressRig.request(SDKRoute.attribute.path, IngressRig.attributeBody()))
                     }
                 }
                 return try await group.reduce(into: []) { $0.append($1) }
@@ -84,7 +84,7 @@ import Testing
             let client = try await rig.connect()
             try await client.send(
                 String(
-                    repeating: IngressRig.request(SDKHandler.identifyPath, IngressRig.identifyBody()), count: 100))
+                    repeating: IngressRig.request(SDKRoute.identify.path, IngressRig.identifyBody()), count: 100))
             for _ in 0..<100 { #expect(try await client.readResponse().status == 200) }
         }
     }

@@ -23,11 +23,11 @@ import Wire
                             let user = "user_\(number)"
                             let request =
                                 switch number % 3 {
-                                case 0: IngressRig.request(SDKHandler.identifyPath, IngressRig.identifyBody(user))
-                                case 1: IngressRig.request(SDKHandler.attributePath, IngressRig.attributeBody(user))
+                                case 0: IngressRig.request(SDKRoute.identify.path, IngressRig.identifyBody(user))
+                                case 1: IngressRig.request(SDKRoute.attribute.path, IngressRig.attributeBody(user))
                                 default:
                                     IngressRig.request(
-                                        SDKHandler.attributePath,
+                                        SDKRoute.attribute.path,
                                         IngressRig.attributeBody(user, more: #","jws":"aaaa.bbbb.cccc""#))
                                 }
                             if try await client.exchange(request).status == 200 { names.append(user) }

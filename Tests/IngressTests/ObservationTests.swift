@@ -32,7 +32,7 @@ import Testing
         try await IngressRig.run({ $0.loops = 2 }) { rig in
             var ids: Set<String> = []
             for number in 0..<20 {
-                let path = number % 3 == 0 ? "/nowhere" : SDKHandler.identifyPath
+                let path = number % 3 == 0 ? "/nowhere" : SDKRoute.identify.path
                 let response = try await rig.post(path, IngressRig.identifyBody(), part: number % 2)
                 ids.insert(try #require(response.first("x-request-id")))
             }
@@ -69,7 +69,7 @@ import Testing
             for number in 0..<100 { _ = try await client.exchange(IngressRig.request("/p\(number)?q=\(number)", "")) }
             let counters = try await rig.counters()
             #expect(counters.answers.map { "\($0.key.route) \($0.key.status) \($0.value)" } == ["other 404 100"])
-            #expect(Array(counters.microseconds.keys) == ["other"])
+            #expect(Array(counters.microseconds.keys) == [.other])
             let empty = Metrics()
             _ = IngressMetrics(empty)
             let metrics = Metrics()

@@ -47,7 +47,7 @@ import Testing
         try await IngressRig.runAlone { rig in
             rig.redis.freeze()
             let client = try await rig.connect(timeoutMilliseconds: 300)
-            try await client.send(IngressRig.request(SDKHandler.identifyPath, IngressRig.identifyBody()))
+            try await client.send(IngressRig.request(SDKRoute.identify.path, IngressRig.identifyBody()))
             await #expect(throws: RawHTTPClient.Problem.timedOut) { try await client.readResponse() }
             rig.redis.thaw()
             let response = try await Self.patiently { try await client.readResponse() }
@@ -171,12 +171,12 @@ import Testing
             let client = try await rig.connect()
             for number in 0..<3 {
                 let up = try await client.exchange(
-                    IngressRig.request(SDKHandler.identifyPath, IngressRig.identifyBody("up_\(number)")))
+                    IngressRig.request(SDKRoute.identify.path, IngressRig.identifyBody("up_\(number)")))
                 #expect(up.status == 200)
                 await rig.redis.stop()
                 try expectUnavailable(
                     try await client.exchange(
-                        IngressRig.request(SDKHandler.identifyPath, IngressRig.identifyBody("down_\(number)"))))
+                        IngressRig.request(SDKRoute.identify.path, IngressRig.identifyBody("down_\(number)"))))
                 try await rig.redis.start()
                 try await waitUntilTaken(rig)
             }

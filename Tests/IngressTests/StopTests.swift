@@ -19,12 +19,12 @@ import Testing
         try await IngressRig.runAlone { rig in
             let part = rig.parts[0]
             let (busy, idle) = (try await rig.connect(), try await rig.connect())
-            expectOK(try await idle.exchange(IngressRig.request(SDKHandler.identifyPath, IngressRig.identifyBody("a"))))
+            expectOK(try await idle.exchange(IngressRig.request(SDKRoute.identify.path, IngressRig.identifyBody("a"))))
             rig.redis.freeze()
             // One is at work and one waits behind it.
             try await busy.send(
-                IngressRig.request(SDKHandler.identifyPath, IngressRig.identifyBody("b"))
-                    + IngressRig.request(SDKHandler.attributePath, IngressRig.attributeBody("c")))
+                IngressRig.request(SDKRoute.identify.path, IngressRig.identifyBody("b"))
+                    + IngressRig.request(SDKRoute.attribute.path, IngressRig.attributeBody("c")))
             try await rig.wait("the write was never handed over") { try await rig.httpCounters().requests == 2 }
             async let stopped: Void = part.loop.run { await part.ingress.stop(graceMilliseconds: 20_000) }
             try await rig.wait("still listening") { await !isListening(rig) }
@@ -85,7 +85,7 @@ import Testing
             let part = rig.parts[0]
             let client = try await rig.connect()
             rig.redis.freeze()
-            try await client.send(IngressRig.request(SDKHandler.identifyPath, IngressRig.identifyBody()))
+            try await client.send(IngressRig.request(SDKRoute.identify.path, IngressRig.identifyBody()))
             try await rig.wait("the write was never handed over") { try await rig.httpCounters().requests == 1 }
             async let stopped: Void = part.loop.run { await part.ingress.stop(graceMilliseconds: 50) }
             // Ended without an answer, while the write is still on its way.

@@ -8,8 +8,8 @@ import Wire
 
 @testable import IngressCore
 
-/// What the token check adds to a request (`make bench-enrolment`); nothing is asserted of the time.
-@Suite(.enabled(if: ProcessInfo.processInfo.environment["RATCHET_BENCH_ENROLMENT"] != nil)) struct TokenBench {
+/// What the token check adds to a request (`make bench-tokens`); nothing is asserted of the time.
+@Suite(.enabled(if: ProcessInfo.processInfo.environment["RATCHET_BENCH_TOKENS"] != nil)) struct TokenBench {
     @Test func aTokenInMemoryCostsSoMuch() async throws {
         try await IngressRig.run { rig in
             let part = rig.parts[0]
@@ -21,7 +21,7 @@ import Wire
                 let begin = clock()
                 var found = 0
                 for index in 0..<200_000 {
-                    let finding = await part.ingress.devices.find(tokens[index % tokens.count]) { false }
+                    let finding = await part.ingress.devices.find(DeviceTokens.hash(of: tokens[index % tokens.count])) { false }
                     if finding == .live(facts) { found += 1 }
                 }
                 #expect(found == 200_000)

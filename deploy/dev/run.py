@@ -181,8 +181,8 @@ class Run:
                 # Its progress goes to the terminal. It stays in our process group, so Ctrl-C ends it too.
                 self.say(f"building {product}")
                 child = subprocess.Popen(
-                    ["swift", "build", "-c", "release", "--package-path", ROOT, "--product", product],
-                    stdin=subprocess.DEVNULL)
+                    ["swift", "build", "-c", "release", "--static-swift-stdlib", "--package-path", ROOT, "--product",
+                     product], stdin=subprocess.DEVNULL)
                 try:
                     while child.poll() is None:
                         self.supervisor.pause(1)

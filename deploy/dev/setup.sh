@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Makes a Debian 12 machine ready to build, run and test Ratchet: checks the Swift toolchain and installs the Debian
-# packages that are missing. Does nothing, in well under a second, when all is there.
+# packages that are missing, and those named as arguments. Does nothing, in well under a second, when all is there.
 set -euo pipefail
 
 packages=(
@@ -10,9 +10,11 @@ packages=(
     redis-server postgresql-15 python3 curl
     # What only the tests use: certificates made on the spot, and the proxy whose configuration is checked.
     openssl nginx
+    # What else a caller needs: the peers of make bench.
+    "$@"
 )
 # Daemons that some of these packages would start: Ratchet uses the programs, never the system's own instances.
-services=(redis-server postgresql nginx)
+services=(redis-server postgresql nginx webdis)
 guard=/usr/sbin/policy-rc.d
 guard_mark='made by deploy/dev/setup.sh of Ratchet'
 

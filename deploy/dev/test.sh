@@ -43,6 +43,8 @@ swift_tests --no-parallel --filter EndToEnd
 
 step 'files of deploy/'
 Tests/Commands/deploy-files.sh </dev/null || failures+=('Tests/Commands/deploy-files.sh')
+step 'a stopped benchmark'
+Tests/Commands/bench-stops.py </dev/null || failures+=('Tests/Commands/bench-stops.py')
 step 'make run with stand-ins'
 Tests/Commands/make-run.sh fake </dev/null || failures+=('Tests/Commands/make-run.sh fake')
 step 'make run'

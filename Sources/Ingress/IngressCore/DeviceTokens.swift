@@ -73,15 +73,20 @@ package final class DeviceTokens: @unchecked Sendable {
     /// A new token: `dt_` and 32 random bytes as base64url.
     package static func mint() -> String { "dt_" + Base64.encode(Secrets.random(32), .url) }
 
-    /// - Parameter mayAsk: whether a writer may be bothered with a token that Redis does not know either; false for an
-    ///   address that brings one unknown token after the other. Called when the token is not in memory.
-    package func find(_ token: String, mayAsk: () -> Bool) async -> Finding {
+    /// What is in memory about a token, by its hash; nil when it has to be looked for.
+    func remembered(_ hash: [UInt8]) -> Finding? {
         loop.preconditionInLoop()
-        let hash = Self.hash(of: token)
-        if let known = known[hash], known.endsNanoseconds > loop.time.monotonicNanoseconds {
-            fromMemory += 1
-            return known.facts.map { .live($0) } ?? .notLive
-        }
+        guard let known = known[hash], known.endsNanoseconds > loop.time.monotonicNanoseconds else { return nil }
+        fromMemory += 1
+        return known.facts.map { .live($0) } ?? .notLive
+    }
+
+    /// - Parameters:
+    ///   - hash: of the token.
+    ///   - mayAsk: whether a writer may be bothered with a token that Redis does not know either; false for an address
+    ///     that brings one unknown token after the other. Called when the token is not in memory.
+    package func find(_ hash: [UInt8], mayAsk: () -> Bool) async -> Finding {
+        if let finding = remembered(hash) { return finding }
         if let under = looking[hash] { return await under.value }
         let allowed = mayAsk()
         let look = Task(executorPreference: loop) { await self.look(hash, mayAsk: allowed) }

@@ -4,13 +4,13 @@ package import Wire
 package struct IngressCounters: Sendable {
     /// Answers by route and status.
     package struct Answer: Hashable, Sendable {
-        package let route: String
+        package let route: SDKRoute
         package let status: Int
     }
 
     package var answers: [Answer: Int64] = [:]
     /// Microseconds spent answering, by route, for the mean; waiting for Redis included.
-    package var microseconds: [String: Int64] = [:]
+    package var microseconds: [SDKRoute: Int64] = [:]
     /// Refused bodies by error code.
     package var refused: [String: Int64] = [:]
     /// Optional fields that were ignored, by name.
@@ -32,17 +32,7 @@ package struct IngressCounters: Sendable {
 
     package init() {}
 
-    mutating func count(path: String, status: Int, nanoseconds: Int64) {
-        // Paths come from strangers: everything that is not a route counts as one.
-        let route =
-            switch path {
-            case SDKHandler.identifyPath: "identify"
-            case SDKHandler.attributePath: "attribute"
-            case SDKHandler.adServicesPath: "adservices"
-            case SDKHandler.challengePath: "challenge"
-            case SDKHandler.attestPath: "attest"
-            default: "other"
-            }
+    mutating func count(_ route: SDKRoute, status: Int, nanoseconds: Int64) {
         answers[Answer(route: route, status: status), default: 0] += 1
         microseconds[route, default: 0] += nanoseconds / 1000
     }

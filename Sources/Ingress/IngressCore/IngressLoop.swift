@@ -33,7 +33,7 @@ package final class IngressLoop: @unchecked Sendable {
         self.devices = devices
         self.asker = asker
         self.handler = handler
-        server = HTTPServer(loop: loop, configuration: http) { request in await handler.handle(request) }
+        server = HTTPServer(loop: loop, configuration: http, answering: handler.handle)
     }
 
     /// Begins to listen, once the directory was looked at: a process that just started must not answer 503 for want

@@ -32,7 +32,6 @@ package final class IngressMetrics: Sendable {
     private let waiting: Gauge
 
     private static let publishMilliseconds: Int64 = 1000
-    private static let routes = ["identify", "attribute", "adservices", "challenge", "attest", "other"]
     private static let statuses = [200, 204, 400, 401, 404, 405, 409, 413, 429, 503]
 
     private static let refusals =
@@ -46,18 +45,18 @@ package final class IngressMetrics: Sendable {
         }
         let byStatus = metrics.counters(
             "ratchet_http_answers_total", "Answers by route and status.",
-            labels: ["route": Self.routes, "status": Self.statuses.map(String.init) + ["other"]])
+            labels: ["route": SDKRoute.allCases.map(\.rawValue), "status": Self.statuses.map(String.init) + ["other"]])
         var answers: [IngressCounters.Answer: CopiedCounter] = [:]
-        for route in Self.routes {
+        for route in SDKRoute.allCases {
             for status in Self.statuses {
-                answers[.init(route: route, status: status)] = CopiedCounter(byStatus[route, String(status)])
+                answers[.init(route: route, status: status)] = CopiedCounter(byStatus[route.rawValue, String(status)])
             }
         }
         self.answers = answers
         otherAnswers = CopiedCounter(byStatus["other", "other"])
         latency = family(
             "ratchet_http_answer_microseconds_total", "Time spent answering, waiting for the queue included.", "route",
-            Self.routes)
+            SDKRoute.allCases.map(\.rawValue))
         refused = family(
             "ratchet_calls_refused_total",
             "Calls refused, by error code. What was no HTTP we answer is in ratchet_http_bad_requests_total.", "code",
@@ -158,13 +157,14 @@ package final class IngressMetrics: Sendable {
         }
         otherAnswers.copy(others)
         for (pairs, counters) in [
-            (sum.counters.microseconds, latency), (sum.counters.refused, refused),
+            (sum.counters.refused, refused),
             (sum.counters.ignoredFields, ignored), (sum.counters.oddities, oddities),
             (sum.counters.unattested, unattested), (sum.counters.enrolmentRefusals, enrolmentRefusals),
             (sum.looks, tokenLooks),
         ] {
             for (name, count) in pairs { counters[name]?.copy(count) }
         }
+        for (route, sum) in sum.counters.microseconds { latency[route.rawValue]?.copy(sum) }
         for (step, count) in sum.counters.enrolments { enrolments[step.rawValue]?.copy(count) }
         limited.copy(sum.counters.limited)
         addressLimited.copy(sum.counters.addressLimited)

@@ -4,8 +4,13 @@ internal import Jobs
 
 /// Names requests, so that a complaint can be followed through the logs.
 final class RequestIDs {
-    private let process = Hex.encode(Secrets.random(6))
+    /// Hexadecimal and a hyphen.
+    private let process = Array("\(Hex.encode(Secrets.random(6)))-".utf8)
     private var count: UInt64 = 0
+
+    private static let digits = Array("0123456789abcdefghijklmnopqrstuv".utf8)
+    /// Of 64 bits in base 32.
+    private static let mostDigits = 13
 
     /// Longest id taken over from the caller.
     private static let longest = 128
@@ -20,7 +25,17 @@ final class RequestIDs {
             return given
         }
         count += 1
-        return "\(process)-\(String(count, radix: 36))"
+        return String(unsafeUninitializedCapacity: process.count + Self.mostDigits) { text in
+            var end = text.initialize(fromContentsOf: process)
+            // The lowest digit first: it names the request as well.
+            var rest = count
+            repeat {
+                text[end] = Self.digits[Int(rest % 32)]
+                end += 1
+                rest /= 32
+            } while rest > 0
+            return end
+        }
     }
 
     /// The caller's W3C trace context, or empty text; it goes into the job's header.

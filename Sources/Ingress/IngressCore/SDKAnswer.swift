@@ -10,28 +10,26 @@ package enum SDKAnswer {
         ("Cache-Control", "no-store"),
     ]
 
-    /// A day: browsers ask again that seldom.
-    private static let preflight: [(String, String)] = [
-        ("Access-Control-Allow-Methods", "POST, OPTIONS"),
-        ("Access-Control-Allow-Headers", "authorization, content-type, x-revenuehog-unattested"),
-        ("Access-Control-Max-Age", "86400"),
-    ]
+    private static let json = HTTPHeaderBlock(common + [("Content-Type", "application/json")])
 
-    package static func success(_ body: [UInt8]) -> HTTPResponse {
-        HTTPResponse(status: 200, headers: common + [("Content-Type", "application/json")], body: body)
-    }
+    /// Of a preflight; a day: browsers ask again that seldom.
+    private static let preflight = HTTPHeaderBlock(
+        common + [
+            ("Access-Control-Allow-Methods", "POST, OPTIONS"),
+            ("Access-Control-Allow-Headers", "authorization, content-type, x-revenuehog-unattested"),
+            ("Access-Control-Max-Age", "86400"),
+        ])
+
+    package static func success(_ body: [UInt8]) -> HTTPResponse { HTTPResponse(status: 200, block: json, body: body) }
 
     /// The answer to `OPTIONS`.
-    package static func options() -> HTTPResponse {
-        HTTPResponse(status: 204, headers: common + preflight, body: [])
-    }
+    package static func options() -> HTTPResponse { HTTPResponse(status: 204, block: preflight) }
 
     package static func error(
         _ error: WireError, status: Int? = nil, headers: [(String, String)] = []
     ) -> HTTPResponse {
         HTTPResponse(
-            status: status ?? error.status, headers: common + [("Content-Type", "application/json")] + headers,
-            body: error.errorBody)
+            status: status ?? error.status, block: json, headers: headers, body: error.errorBody)
     }
 
     /// Over a limit: a retry helps after that many seconds.

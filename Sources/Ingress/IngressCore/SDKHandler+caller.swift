@@ -4,57 +4,66 @@ internal import Wire
 
 extension SDKHandler {
     /// Who sent a write.
-    struct Caller {
+    struct Caller: Sendable {
         let proof: WriteProof
         /// The app that the caller's token is of; nil without a token.
         let app: AppDirectory.App?
     }
 
-    enum CallerFinding {
-        case caller(Caller)
-        case unavailable(HTTPResponse)
-    }
-
+    /// Goes on once it is known who sent a write: at once, or when its token was looked up.
     /// - Throws: `.invalidToken` for a token that is nobody's, whatever the reason; `.bundleMismatch` for one of another
-    ///   app than the body names, which is no reason to enrol anew.
-    func caller(
-        _ request: HTTPRequest, _ client: PeerAddress, _ bundleID: String
-    ) async throws(WireError) -> CallerFinding {
-        let address = dependencies.addressHash.of(client)
-        switch authorization(request) {
+    ///   app than the body names, which is no reason to enrol anew; and what `body` throws.
+    func withCaller(
+        _ call: SDKCall, _ bundleID: String,
+        _ body: @escaping @Sendable (Caller) throws(WireError) -> HTTPResponse?
+    ) throws(WireError) -> HTTPResponse? {
+        switch authorization(call.request) {
         case .foreign: throw .invalidToken
         case .absent:
-            let reason = UnattestedReason(header: request.headers.first("x-revenuehog-unattested"))
+            let reason = UnattestedReason(header: call.request.headers.first("x-revenuehog-unattested"))
             counters.unattested[reason?.rawValue ?? "none", default: 0] += 1
-            return .caller(
-                Caller(
-                    proof: WriteProof(
-                        attested: false, unattestedReason: reason?.rawValue, addressHash: address), app: nil))
+            let proof = WriteProof(
+                attested: false, unattestedReason: reason?.rawValue,
+                addressHash: dependencies.addressHash.of(call.client))
+            return try body(Caller(proof: proof, app: nil))
         case .deviceToken(let token):
-            let now = dependencies.loop.time.monotonicNanoseconds
-            let strangers = dependencies.limits.strangers
-            let finding = await dependencies.devices.find(token) {
-                strangers.check(client, nowNanoseconds: now) == nil
+            let hash = DeviceTokens.hash(of: token)
+            if let finding = dependencies.devices.remembered(hash) {
+                return try withCaller(call, bundleID, finding, body)
             }
-            switch finding {
-            case .notLive: throw .invalidToken
-            case .unavailable(let why):
-                counters.lastUnavailable = why
-                return .unavailable(SDKAnswer.unavailable("the device token can't be looked up now"))
-            case .live(let facts):
-                guard let directory = dependencies.directory.current else {
-                    counters.noDirectory += 1
-                    counters.lastUnavailable = "no app directory"
-                    return .unavailable(SDKAnswer.unavailable("the app directory is not known yet"))
+            dependencies.loop.spawn { [self] in
+                let finding = await dependencies.devices.find(hash) { [self] in
+                    let now = dependencies.loop.time.monotonicNanoseconds
+                    return dependencies.limits.strangers.check(call.client, nowNanoseconds: now) == nil
                 }
-                guard let app = directory.app(id: facts.appID), app.organization == facts.organization else {
-                    throw .invalidToken
-                }
-                guard app.bundleID.utf8.elementsEqual(bundleID.utf8) else { throw .bundleMismatch }
-                return .caller(
-                    Caller(
-                        proof: WriteProof(attested: true, deviceID: facts.deviceID, addressHash: address), app: app))
+                resume(call) { () throws(WireError) in try withCaller(call, bundleID, finding, body) }
             }
+            return nil
+        }
+    }
+
+    private func withCaller(
+        _ call: SDKCall, _ bundleID: String, _ finding: DeviceTokens.Finding,
+        _ body: (Caller) throws(WireError) -> HTTPResponse?
+    ) throws(WireError) -> HTTPResponse? {
+        switch finding {
+        case .notLive: throw .invalidToken
+        case .unavailable(let why):
+            counters.lastUnavailable = why
+            return SDKAnswer.unavailable("the device token can't be looked up now")
+        case .live(let facts):
+            guard let directory = dependencies.directory.current else {
+                counters.noDirectory += 1
+                counters.lastUnavailable = "no app directory"
+                return SDKAnswer.unavailable("the app directory is not known yet")
+            }
+            guard let app = directory.app(id: facts.appID), app.organization == facts.organization else {
+                throw .invalidToken
+            }
+            guard app.bundleID.utf8.elementsEqual(bundleID.utf8) else { throw .bundleMismatch }
+            let proof = WriteProof(
+                attested: true, deviceID: facts.deviceID, addressHash: dependencies.addressHash.of(call.client))
+            return try body(Caller(proof: proof, app: app))
         }
     }
 

@@ -25,8 +25,23 @@ extension SDKHandler {
 
     /// `POST /api/sdk/v1/attest`: the token is made here, and only its hash goes on. It is answered once the device is
     /// durable.
-    func attest(_ request: HTTPRequest, _ client: PeerAddress) async throws(WireError) -> HTTPResponse {
-        let call = try Validated<AttestCall>(body: request.body, using: parser).write
+    func attest(_ call: SDKCall) throws(WireError) -> HTTPResponse? {
+        let attestation = try Validated<AttestCall>(body: call.request.body, using: parser).write
+        dependencies.loop.spawn { [self] in
+            let result: Result<HTTPResponse, WireError>
+            do throws(WireError) {
+                result = .success(try await enrol(attestation, call.request, call.client))
+            } catch {
+                result = .failure(error)
+            }
+            resume(call) { () throws(WireError) in try result.get() }
+        }
+        return nil
+    }
+
+    private func enrol(
+        _ call: AttestCall, _ request: HTTPRequest, _ client: PeerAddress
+    ) async throws(WireError) -> HTTPResponse {
         note(.attempted, bundleID: call.bundleID)
         let time = dependencies.loop.time
         if let seconds = dependencies.limits.enrolments.check(client, nowNanoseconds: time.monotonicNanoseconds) {

@@ -64,36 +64,53 @@ package final class SDKHandler: @unchecked Sendable {
     let parser = JSONParser()
     private let requestIDs: RequestIDs
 
-    package static let identifyPath = "/api/sdk/v1/identify"
-    package static let attributePath = "/api/sdk/v1/attribute"
-    package static let adServicesPath = "/api/sdk/v1/adservices"
-    package static let challengePath = "/api/sdk/v1/attest/challenge"
-    package static let attestPath = "/api/sdk/v1/attest"
-    private static let paths: Set<String> = [
-        identifyPath, attributePath, adServicesPath, challengePath, attestPath,
-    ]
-
     package init(_ dependencies: Dependencies) {
         self.dependencies = dependencies
         requestIDs = RequestIDs()
     }
 
-    /// Answers one request. Runs on the loop.
-    package func handle(_ request: HTTPRequest) async -> HTTPResponse {
+    /// Answers one request, at once or later through its reply; see `HTTPServer.Handler`. Runs on the loop.
+    ///
+    /// Plain calls, and a closure where something is waited for: a task for each write would cost more than the write.
+    package func handle(_ request: HTTPRequest, _ reply: HTTPReply) -> HTTPResponse? {
         dependencies.loop.preconditionInLoop()
-        let started = dependencies.loop.time.monotonicNanoseconds
-        let requestID = requestIDs.id(for: request)
-        var response = await route(request)
-        response.headers.append(("X-Request-Id", requestID))
+        let call = SDKCall(
+            request: request, route: SDKRoute(path: request.path), client: dependencies.clients.of(request),
+            requestID: requestIDs.id(for: request),
+            startedNanoseconds: dependencies.loop.time.monotonicNanoseconds, reply: reply)
+        return outcome { () throws(WireError) in try route(call) }.map { finished($0, call) }
+    }
+
+    /// Answers a call that had to wait.
+    func answer(_ call: SDKCall, _ response: HTTPResponse) { call.reply.send(finished(response, call)) }
+
+    /// Goes on with a call that had to wait, which may have to wait again.
+    func resume(_ call: SDKCall, _ body: () throws(WireError) -> HTTPResponse?) {
+        if let response = outcome(body) { answer(call, response) }
+    }
+
+    /// The answer that a part of a call led to; nil when it comes later.
+    private func outcome(_ body: () throws(WireError) -> HTTPResponse?) -> HTTPResponse? {
+        do throws(WireError) {
+            return try body()
+        } catch {
+            counters.count(refusal: error.code)
+            return SDKAnswer.error(error)
+        }
+    }
+
+    private func finished(_ response: HTTPResponse, _ call: SDKCall) -> HTTPResponse {
+        var response = response
+        response.headers.append(("X-Request-Id", call.requestID))
         if response.status >= 500 {
             counters.count(refusal: .serverError)
             dependencies.log.limited(
                 .warn, "a call could not be served",
-                ["status": response.status, "requestId": requestID, "reason": counters.lastUnavailable ?? ""])
+                ["status": response.status, "requestId": call.requestID, "reason": counters.lastUnavailable ?? ""])
         }
         counters.count(
-            path: request.path, status: response.status,
-            nanoseconds: dependencies.loop.time.monotonicNanoseconds - started)
+            call.route, status: response.status,
+            nanoseconds: dependencies.loop.time.monotonicNanoseconds - call.startedNanoseconds)
         return response
     }
 
@@ -116,12 +133,12 @@ package final class SDKHandler: @unchecked Sendable {
         return SDKAnswer.error(WireError(code, failure.message), status: failure.status)
     }
 
-    private func route(_ request: HTTPRequest) async -> HTTPResponse {
-        guard Self.paths.contains(request.path) else {
+    private func route(_ call: SDKCall) throws(WireError) -> HTTPResponse? {
+        guard call.route != .other else {
             counters.count(refusal: .notFound)
             return SDKAnswer.error(WireError(.notFound, "there is no such path"))
         }
-        switch request.method {
+        switch call.request.method {
         case .options: return SDKAnswer.options()
         case .post: break
         default:
@@ -130,101 +147,105 @@ package final class SDKHandler: @unchecked Sendable {
                 WireError(.methodNotAllowed, "only POST and OPTIONS are answered here"),
                 headers: [("Allow", "POST, OPTIONS")])
         }
-        let client = dependencies.clients.of(request)
-        let now = dependencies.loop.time.monotonicNanoseconds
-        if let seconds = dependencies.addresses.check(client, nowNanoseconds: now) {
+        if let seconds = dependencies.addresses.check(call.client, nowNanoseconds: call.startedNanoseconds) {
             counters.addressLimited += 1
             counters.count(refusal: .rateLimited)
             return SDKAnswer.limited(seconds: seconds)
         }
-        do {
-            return switch request.path {
-            case Self.identifyPath: try await identify(request, client)
-            case Self.attributePath: try await attribute(request, client)
-            case Self.adServicesPath: try await adServices(request, client)
-            case Self.challengePath: challenge(client)
-            default: try await attest(request, client)
+        switch call.route {
+        case .identify: return try identify(call)
+        case .attribute: return try attribute(call)
+        case .adServices: return try adServices(call)
+        case .challenge: return challenge(call.client)
+        case .attest, .other: return try attest(call)
+        }
+    }
+
+    private func identify(_ call: SDKCall) throws(WireError) -> HTTPResponse? {
+        let validated = try Validated<IdentifyWrite>(body: call.request.body, using: parser)
+        counters.note(ignored: validated.ignoredFields, oddities: validated.oddities)
+        let write = validated.write
+        return try withCaller(call, write.bundleID) { [self] (caller) throws(WireError) in
+            submit(
+                NewWrite(kind: .identify, lane: .write, bundleID: write.bundleID, subject: write.appUserID),
+                caller, call
+            ) { organization in
+                var write = write
+                write.proof = caller.proof
+                return (
+                    write.encodePayload(),
+                    SuccessBody.identify(
+                        id: UUIDv8.customer(organization: organization, appUserID: write.appUserID).description)
+                )
             }
-        } catch {
-            counters.count(refusal: error.code)
-            return SDKAnswer.error(error)
         }
     }
 
-    private func identify(_ request: HTTPRequest, _ client: PeerAddress) async throws(WireError) -> HTTPResponse {
-        var validated = try Validated<IdentifyWrite>(body: request.body, using: parser)
+    private func attribute(_ call: SDKCall) throws(WireError) -> HTTPResponse? {
+        let validated = try Validated<AttributeWrite>(body: call.request.body, using: parser)
         counters.note(ignored: validated.ignoredFields, oddities: validated.oddities)
-        let caller: Caller
-        switch try await self.caller(request, client, validated.write.bundleID) {
-        case .caller(let known): caller = known
-        case .unavailable(let response): return response
-        }
-        validated.write.proof = caller.proof
         let write = validated.write
-        return try await submit(
-            .identify, .write, write.bundleID, write.appUserID, caller, request, { _ in write.encodePayload() }
-        ) {
-            SuccessBody.identify(id: UUIDv8.customer(organization: $0, appUserID: write.appUserID).description)
+        return try withCaller(call, write.bundleID) { [self] (caller) throws(WireError) in
+            // Only a signature needs the verifier; everything else goes straight to the writer.
+            var lane = Lane.write
+            if case .unverified = write.evidence { lane = .verify }
+            return submit(
+                NewWrite(kind: .attribute, lane: lane, bundleID: write.bundleID, subject: write.appUserID), caller, call
+            ) { _ in
+                var write = write
+                write.proof = caller.proof
+                return (write.encodePayload(), SuccessBody.ok)
+            }
         }
-    }
-
-    private func attribute(_ request: HTTPRequest, _ client: PeerAddress) async throws(WireError) -> HTTPResponse {
-        var validated = try Validated<AttributeWrite>(body: request.body, using: parser)
-        counters.note(ignored: validated.ignoredFields, oddities: validated.oddities)
-        let caller: Caller
-        switch try await self.caller(request, client, validated.write.bundleID) {
-        case .caller(let known): caller = known
-        case .unavailable(let response): return response
-        }
-        validated.write.proof = caller.proof
-        let write = validated.write
-        // Only a signature needs the verifier; everything else goes straight to the writer.
-        var lane = Lane.write
-        if case .unverified = write.evidence { lane = .verify }
-        return try await submit(
-            .attribute, lane, write.bundleID, write.appUserID, caller, request, { _ in write.encodePayload() }
-        ) { _ in SuccessBody.ok }
     }
 
     /// The answer never tells what became of the token: whether one came before is not the caller's to know.
-    private func adServices(_ request: HTTPRequest, _ client: PeerAddress) async throws(WireError) -> HTTPResponse {
-        let validated = try Validated<AdServicesCall>(body: request.body, using: parser)
+    private func adServices(_ call: SDKCall) throws(WireError) -> HTTPResponse? {
+        let validated = try Validated<AdServicesCall>(body: call.request.body, using: parser)
         counters.note(ignored: validated.ignoredFields, oddities: validated.oddities)
-        let call = validated.write
-        let caller: Caller
-        switch try await self.caller(request, client, call.bundleID) {
-        case .caller(let known): caller = known
-        case .unavailable(let response): return response
+        let token = validated.write
+        return try withCaller(call, token.bundleID) { [self] (caller) throws(WireError) in
+            // All tokens of an install go through one partition, whose clock then says which one was first.
+            let write = NewWrite(
+                kind: .adServices, lane: .write, bundleID: token.bundleID,
+                subject: TextRules.foldedInstallID(token.installID), dropped: SuccessBody.ok)
+            return submit(write, caller, call) { organization in
+                let sealed = token.sealed(by: dependencies.sealer, organization: organization, proof: caller.proof)
+                return (sealed.encodePayload(), SuccessBody.ok)
+            }
         }
-        let sealer = dependencies.sealer
-        // All tokens of an install go through one partition, whose clock then says which one was first.
-        let subject = TextRules.foldedInstallID(call.installID)
-        return try await submit(
-            .adServices, .write, call.bundleID, subject, caller, request,
-            { call.sealed(by: sealer, organization: $0, proof: caller.proof).encodePayload() },
-            dropped: SuccessBody.ok
-        ) { _ in SuccessBody.ok }
+    }
+
+    /// What the queue has to know of a validated write.
+    private struct NewWrite {
+        var kind: JobKind
+        var lane: Lane
+        var bundleID: String
+        /// The app user, or the install where a call names no user.
+        var subject: String
+        /// The answer when it is nobody's.
+        var dropped = SuccessBody.dropped
     }
 
     /// Hands a validated write to the queue of the organization that its token or else its bundle belongs to, or drops
     /// it.
-    /// - Parameter subject: the app user, or the install where a call names no user.
+    /// - Parameter contents: of that organization's job: its payload, and the answer once the queue has it.
     private func submit(
-        _ kind: JobKind, _ lane: Lane, _ bundleID: String, _ subject: String, _ caller: Caller,
-        _ request: HTTPRequest, _ payload: (_ organization: String) -> [UInt8],
-        dropped: [UInt8] = SuccessBody.dropped, success: (_ organization: String) -> [UInt8]
-    ) async throws(WireError) -> HTTPResponse {
-        switch caller.app.map({ .organization($0.organization) }) ?? resolve(bundleID) {
+        _ write: NewWrite, _ caller: Caller, _ call: SDKCall,
+        contents: (_ organization: String) -> (payload: [UInt8], answer: [UInt8])
+    ) -> HTTPResponse? {
+        switch caller.app.map({ .organization($0.organization) }) ?? resolve(write.bundleID) {
         case .unavailable(let response): return response
-        case .dropped: return SDKAnswer.success(dropped)
+        case .dropped: return SDKAnswer.success(write.dropped)
         case .organization(let organization):
-            let result = await dependencies.sink.accept(
-                NewJob(
-                    kind: kind, lane: lane, organization: organization, subject: subject,
-                    payload: payload(organization), limit: limit(bundleID, subject, caller),
-                    shedding: kind == .identify ? .identify : .attribute,
-                    traceparent: RequestIDs.traceparent(of: request)))
-            return answer(result) { success(organization) }
+            let (payload, body) = contents(organization)
+            let job = NewJob(
+                kind: write.kind, lane: write.lane, organization: organization, subject: write.subject,
+                payload: payload, limit: limit(write.bundleID, write.subject, caller),
+                shedding: write.kind == .identify ? .identify : .attribute,
+                traceparent: RequestIDs.traceparent(of: call.request))
+            dependencies.sink.accept(job) { [self] result in answer(call, response(to: result, body)) }
+            return nil
         }
     }
 
@@ -269,9 +290,9 @@ package final class SDKHandler: @unchecked Sendable {
             perMinute: limits.unattestedPerMinute)
     }
 
-    private func answer(_ result: AcceptResult, _ body: () -> [UInt8]) -> HTTPResponse {
+    private func response(to result: AcceptResult, _ accepted: [UInt8]) -> HTTPResponse {
         switch result {
-        case .accepted: return SDKAnswer.success(body())
+        case .accepted: return SDKAnswer.success(accepted)
         case .limited(let seconds):
             counters.limited += 1
             counters.count(refusal: .rateLimited)

@@ -9,7 +9,7 @@ internal import Glibc
 /// The life of a connection: open (requests are read) → closing (no more are read; those taken are answered) →
 /// lingering (all is sent, the sending side is shut, what still comes is thrown away) → closed.
 ///
-/// `@unchecked Sendable`: touched on the loop of its server alone; the handler's task runs there too.
+/// `@unchecked Sendable`: touched on the loop of its server alone, which `answer`, the one way in from outside, checks.
 final class HTTPConnection: @unchecked Sendable {
     private enum Phase {
         case open, closing, lingering, closed
@@ -41,7 +41,13 @@ final class HTTPConnection: @unchecked Sendable {
     private var unparsed: [UInt8] = []
     private var waiting: [HTTPRequest] = []
     private var waitingBytes = 0
-    private var isHandling = false
+    /// The head of the request that is being handled.
+    private var handling: HTTPRequestHead?
+    private var isHandling: Bool { handling != nil }
+    /// Set while requests are handed out, so that a handler that answers through its reply at once doesn't nest.
+    private var isHandingOut = false
+    /// Requests handed to the handler.
+    private var handled = 0
     /// Requests completed; with the kind it names a deadline, so that a new request starts a new one.
     private var completed = 0
     /// An error to answer once the requests before it are answered.
@@ -123,10 +129,14 @@ final class HTTPConnection: @unchecked Sendable {
             case .needsMore: return
             case .request(let head, let body):
                 completed += 1
-                waiting.append(HTTPRequest(head: head, body: body, peer: peer))
-                waitingBytes += body.count
                 if parser.shouldClose { phase = .closing }
-                if !isHandling { startHandling() }
+                let request = HTTPRequest(head: head, body: body, peer: peer)
+                if isHandling || !waiting.isEmpty {
+                    waiting.append(request)
+                    waitingBytes += body.count
+                } else {
+                    handle(request)
+                }
             case .failure(let problem):
                 fail(problem)
             }
@@ -147,7 +157,7 @@ final class HTTPConnection: @unchecked Sendable {
                 fail(HTTPFailure(.malformedRequest, "the connection ended inside a request"))
             }
         }
-        if !isHandling, !waiting.isEmpty { startHandling() }
+        handleWaiting()
         guard !isHandling, waiting.isEmpty else { return }
         if let (problem, head) = failure {
             failure = nil
@@ -176,36 +186,31 @@ final class HTTPConnection: @unchecked Sendable {
 
     // MARK: - Handling
 
-    private func nextRequest() -> HTTPRequest? {
-        guard !waiting.isEmpty, !isCongested else { return nil }
-        let request = waiting.removeFirst()
-        waitingBytes -= request.body.count
+    private func handleWaiting() {
+        guard !isHandingOut else { return }
+        isHandingOut = true
+        defer { isHandingOut = false }
+        while !isHandling, !waiting.isEmpty, !isCongested {
+            let request = waiting.removeFirst()
+            waitingBytes -= request.body.count
+            handle(request)
+        }
+    }
+
+    private func handle(_ request: HTTPRequest) {
         server.totals.requests += 1
-        return request
+        handled += 1
+        handling = request.head
+        let reply = HTTPReply(connection: self, ordinal: handled)
+        if let response = server.handler(request, reply) { answer(response, handled) }
     }
 
-    private func startHandling() {
-        guard let first = nextRequest() else { return }
-        isHandling = true
-        let handler = server.handler
-        // One task for all requests that are ready one after another.
-        loop.spawn { [self] in
-            var next: HTTPRequest? = first
-            while let request = next {
-                let response = await handler(request)
-                next = finish(request, response)
-            }
-        }
-    }
-
-    /// Takes the handler's answer.
-    /// - Returns: the next request for the same task.
-    private func finish(_ request: HTTPRequest, _ response: HTTPResponse) -> HTTPRequest? {
+    /// Takes the answer to the request of that number.
+    func answer(_ response: HTTPResponse, _ ordinal: Int) {
         loop.preconditionInLoop()
-        guard phase != .closed else {
-            isHandling = false
-            return nil
-        }
+        guard ordinal == handled, let head = handling else { return }
+        handling = nil
+        guard phase != .closed else { return }
         if ResponseWriter.asksToClose(response) {
             phase = .closing
             abandonWaiting()
@@ -214,22 +219,17 @@ final class HTTPConnection: @unchecked Sendable {
         let closes = phase == .closing && waiting.isEmpty && failure == nil
         let isValid = server.writer.append(
             response, to: &output, wallMicroseconds: loop.time.wallMicroseconds, closes: closes,
-            omitsBody: request.method == .head)
+            omitsBody: head.method == .head)
         if !isValid {
             server.totals.badRequests += 1
             phase = .closing
             abandonWaiting()
             let problem = HTTPFailure(.invalidResponse, "the answer could not be sent")
-            write(
-                configuration.failure(problem, request.head), orPlain: problem, omitsBody: request.method == .head)
+            write(configuration.failure(problem, head), orPlain: problem, omitsBody: head.method == .head)
         }
+        // What is left to do, `flush` does at the end of this turn, or once the socket takes bytes again.
         flushAtTurnEnd()
-        if let next = nextRequest() { return next }
-        isHandling = false
-        // A request that `proceed` finds among the unparsed bytes starts a task of its own.
-        proceed()
-        settle()
-        return nil
+        handleWaiting()
     }
 
     private func abandonWaiting() {

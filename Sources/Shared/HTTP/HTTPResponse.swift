@@ -6,11 +6,16 @@ package struct HTTPResponse: Sendable {
     /// would let a caller's text end the header. Content-Length, Date, Transfer-Encoding and Keep-Alive are the
     /// server's own and dropped; "Connection: close" closes the connection after this answer.
     package var headers: [(String, String)]
+    /// Sent before `headers`.
+    package var block: HTTPHeaderBlock?
     /// Left out of the answer to HEAD (its length is still told) and of 204 and 304.
     package var body: [UInt8]
 
-    package init(status: Int, headers: [(String, String)] = [], body: [UInt8] = []) {
+    package init(
+        status: Int, block: HTTPHeaderBlock? = nil, headers: [(String, String)] = [], body: [UInt8] = []
+    ) {
         self.status = status
+        self.block = block
         self.headers = headers
         self.body = body
     }

@@ -12,6 +12,11 @@ internal import Glibc
 /// `@unchecked Sendable`: the constants are Sendable; every mutable property is touched on the loop alone, which the
 /// entry points check.
 package final class HTTPServer: @unchecked Sendable {
+    /// Answers a request, on the loop: at once, by returning the answer, or later, by returning nil and sending it through
+    /// the reply. One request at a time per connection, so that answers keep the order of the requests without a buffer
+    /// of early ones; nobody is told when the client goes away.
+    package typealias Handler = @Sendable (HTTPRequest, HTTPReply) -> HTTPResponse?
+
     /// Connections taken per wake-up of a listener, so that a flood of them doesn't starve the open ones.
     private static let acceptsPerTurn = 64
     /// A pause of accepting: long enough not to spin, short enough to go unnoticed.
@@ -23,7 +28,7 @@ package final class HTTPServer: @unchecked Sendable {
 
     let loop: EventLoop
     let configuration: HTTPServerConfiguration
-    let handler: @Sendable (HTTPRequest) async -> HTTPResponse
+    let handler: Handler
 
     /// Where every connection reads to; what must be kept is copied out before the next read. Owned and freed here.
     let scratch = UnsafeMutableBufferPointer<UInt8>.allocate(capacity: HTTPServer.scratchBytes)
@@ -55,15 +60,25 @@ package final class HTTPServer: @unchecked Sendable {
         }
     }
 
-    /// - Parameter handler: runs as a task on the loop, one at a time per connection, so that answers keep the order
-    ///   of the requests without a buffer of early ones; it is not cancelled when the client goes away.
     package init(
         loop: EventLoop, configuration: HTTPServerConfiguration = HTTPServerConfiguration(),
-        handler: @escaping @Sendable (HTTPRequest) async -> HTTPResponse
+        answering handler: @escaping Handler
     ) {
         self.loop = loop
         self.configuration = configuration
         self.handler = handler
+    }
+
+    /// - Parameter handler: runs as a task on the loop, which is not cancelled when the client goes away. A task for each
+    ///   request costs a few microseconds.
+    package convenience init(
+        loop: EventLoop, configuration: HTTPServerConfiguration = HTTPServerConfiguration(),
+        handler: @escaping @Sendable (HTTPRequest) async -> HTTPResponse
+    ) {
+        self.init(loop: loop, configuration: configuration) { request, reply in
+            loop.spawn { reply.send(await handler(request)) }
+            return nil
+        }
     }
 
     deinit {

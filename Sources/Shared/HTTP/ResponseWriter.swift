@@ -16,6 +16,7 @@ struct ResponseWriter {
         guard (200...599).contains(response.status) else { return false }
         let start = output.count
         output.append(contentsOf: StatusLine.bytes(response.status))
+        if let block = response.block { output.append(contentsOf: block.lines) }
         for (name, value) in response.headers {
             guard Self.append(name, value, to: &output) else {
                 output.removeSubrange(start...)
@@ -62,7 +63,7 @@ struct ResponseWriter {
 
     /// Appends a field line, or nothing when it is the server's own.
     /// - Returns: false when it can't be sent; a part may have been appended.
-    private static func append(_ name: String, _ value: String, to output: inout [UInt8]) -> Bool {
+    static func append(_ name: String, _ value: String, to output: inout [UInt8]) -> Bool {
         let name = name.utf8.span
         if isOwned(name) { return true }
         guard name.count > 0, append(name, to: &output, while: ASCII.isToken) else { return false }

@@ -62,6 +62,8 @@ package struct JobHeader: Equatable, Sendable {
     package static func suffix(
         expiresMilliseconds: Int64, traceparent: String, replyTo: String, correlationID: String
     ) -> String {
+        // What most jobs have.
+        if expiresMilliseconds == 0 && traceparent.isEmpty && replyTo.isEmpty && correlationID.isEmpty { return "0|||" }
         precondition(
             isPlain(traceparent) && isPlain(replyTo) && isPlain(correlationID), "a job header holds a separator")
         return "\(expiresMilliseconds)|\(traceparent)|\(replyTo)|\(correlationID)"

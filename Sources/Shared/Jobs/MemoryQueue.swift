@@ -40,7 +40,7 @@ package final class MemoryQueue: JobSink, Sendable {
     package func waiting(_ lane: Lane) -> [FetchedJob] { state.withLock { $0.waiting[lane] ?? [] } }
     package var delayed: [(milliseconds: Int64, job: FetchedJob)] { state.withLock { $0.delayed } }
 
-    package func accept(_ job: NewJob) async -> AcceptResult {
+    package func accept(_ job: NewJob, completion: @escaping @Sendable (AcceptResult) -> Void) {
         let (result, sleepers) = state.withLock { state -> (AcceptResult, [CheckedContinuation<Void, Never>]) in
             if !state.answers.isEmpty { return (state.answers.removeFirst(), []) }
             state.stamp = max(state.stamp + 1, now() * 1000)
@@ -53,7 +53,7 @@ package final class MemoryQueue: JobSink, Sendable {
             return (.accepted(stamp: header.stamp), state.sleepers)
         }
         for sleeper in sleepers { sleeper.resume() }
-        return result
+        completion(result)
     }
 
     /// The side of one stage's workers.

@@ -96,7 +96,16 @@ package enum AcceptResult: Equatable, Sendable {
 
 /// Where jobs enter. Implementations are confined to the caller's event loop.
 package protocol JobSink: Sendable {
-    /// Puts a job into its lane. Returns only once the queue has it, or says why not. Never throws: every failure is
-    /// an answer that the caller must give to somebody.
-    func accept(_ job: NewJob) async -> AcceptResult
+    /// Puts a job into its lane, and tells `completion`, once and on the loop, only when the queue has it, or why it has
+    /// not: every failure is an answer that the caller must give to somebody. It may be told before this returns.
+    func accept(_ job: NewJob, completion: @escaping @Sendable (AcceptResult) -> Void)
+}
+
+extension JobSink {
+    /// The same, for those who wait in a task.
+    package func accept(_ job: NewJob) async -> AcceptResult {
+        await withUnsafeContinuation { continuation in
+            accept(job) { continuation.resume(returning: $0) }
+        }
+    }
 }

@@ -19,6 +19,8 @@ enum KeySlot {
         case .text(let text): of(text.utf8)
         case .bytes(let bytes): of(bytes)
         case .integer(let value): of(String(value).utf8)
+        // Never first; a mistake costs a hop.
+        case .encoded: 0
         }
     }
 

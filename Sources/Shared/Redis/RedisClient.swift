@@ -210,6 +210,48 @@ package final class RedisClient: @unchecked Sendable {
         }
     }
 
+    /// The same without a task, for whom a task for each call would cost more than the call.
+    /// - Parameter completion: told once, on the loop; never before this returns.
+    package func evaluate(
+        _ script: RedisScript, keys: [RedisArgument], arguments: [RedisArgument], timeoutMilliseconds: Int64,
+        completion: @escaping @Sendable (Result<RedisValue, RedisError>) -> Void
+    ) {
+        loop.preconditionInLoop()
+        guard case .link(let link) = way, case .success(let connection) = connection(of: link, for: 1) else {
+            // A cluster, or a connection that may come in a moment.
+            loop.spawn { [self] in
+                do throws(RedisError) {
+                    completion(
+                        .success(
+                            try await evaluate(
+                                script, keys: keys, arguments: arguments, timeoutMilliseconds: timeoutMilliseconds)))
+                } catch {
+                    completion(.failure(error))
+                }
+            }
+            return
+        }
+        let handler = PendingCommand.Completion.handler { [self] result in
+            guard case .failure(let error) = result, error.code == .server("NOSCRIPT") else {
+                return completion(result)
+            }
+            loop.spawn { [self] in
+                do throws(RedisError) {
+                    completion(
+                        .success(
+                            try await command(
+                                Self.call("EVAL", script.source, keys, arguments),
+                                timeoutMilliseconds: timeoutMilliseconds)))
+                } catch {
+                    completion(.failure(error))
+                }
+            }
+        }
+        connection.send(
+            Self.call("EVALSHA", script.sha1, keys, arguments), timeoutMilliseconds: timeoutMilliseconds,
+            completion: handler)
+    }
+
     /// Runs a script and waits until replicas have what it wrote. WAIT follows the script on the same connection, back
     /// to back: sent after the reply it might reach another server, made primary meanwhile, whose replicas have all that
     /// it has and nothing of the write.
@@ -242,7 +284,7 @@ package final class RedisClient: @unchecked Sendable {
         call.reserveCapacity(3 + keys.count + arguments.count)
         call.append(verb)
         call.append(.text(body))
-        call.append(.integer(Int64(keys.count)))
+        call.append(.integer(Int64(keys.reduce(0) { $0 + $1.count })))
         call.append(contentsOf: keys)
         call.append(contentsOf: arguments)
         return call

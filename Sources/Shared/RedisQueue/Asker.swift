@@ -86,8 +86,8 @@ package final class Asker: @unchecked Sendable {
                 finish(id, .unavailable(Self.nobodyAnswered))
             }
             waiters[id] = Waiter(continuation: continuation, timer: timer)
-            loop.spawn { [self] in
-                switch await sink.accept(asked) {
+            sink.accept(asked) { [self] result in
+                switch result {
                 case .accepted: break
                 case .limited(let seconds): finish(id, .limited(retryAfterSeconds: seconds))
                 case .shed: finish(id, .unavailable("the queue refuses for now"))

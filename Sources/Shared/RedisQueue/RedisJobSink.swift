@@ -34,22 +34,43 @@ package final class RedisJobSink: JobSink, @unchecked Sendable {
     /// Writes that wait for Redis now.
     package private(set) var waiting = 0
 
-    private struct Pending {
-        let job: NewJob
-        /// Nil for none, or once it was charged elsewhere.
-        var limitKey: String?
+    private typealias Completion = @Sendable (AcceptResult) -> Void
+
+    /// Writes that leave in one call, in the form in which they are sent.
+    ///
+    /// `@unchecked Sendable`: touched on the sink's loop alone.
+    private final class Batch: @unchecked Sendable {
+        var limitKeys = EncodedArguments()
+        var arguments = EncodedArguments(reservingBytes: 1024)
+        var completions: [Completion] = []
+        /// Of its first write, which waits shortest: it holds for the call, so nobody is answered too late.
         let deadlineNanoseconds: Int64
-        let continuation: UnsafeContinuation<AcceptResult, Never>
+
+        init(deadlineNanoseconds: Int64) { self.deadlineNanoseconds = deadlineNanoseconds }
+    }
+
+    /// A write whose limit lies on another node of a cluster than it goes to, and is charged first.
+    private struct Charge: Sendable {
+        let job: NewJob
+        let deadlineNanoseconds: Int64
+        let completion: Completion
     }
 
     private let loop: EventLoop
     private let client: RedisClient
     private let keys: QueueKeys
     private let configuration: Configuration
-    private let fixedKeys: [[RedisArgument]]
-    private var pending: [[Pending]]
+    /// The keys that every call for a partition names: the first, and the others.
+    private let fixedKeys: [(first: RedisArgument, rest: EncodedArguments)]
+    private static let fixedKeyCount = 4 + Lane.allCases.count
+    /// By partition; all but the last are full.
+    private var batches: [[Batch]]
+    /// By partition: whether a call is under way.
     private var underWay: [Bool]
+    /// By the key of their limit.
+    private var charges: [String: [Charge]] = [:]
     private var flushPlanned = false
+    private var lastPrefix = (kind: JobKind(rawValue: ""), version: 0, text: "")
 
     /// How long replicas may take. They usually need a millisecond; one that needs a second is as good as gone.
     private static let replicationMilliseconds: Int64 = 1000
@@ -67,40 +88,71 @@ package final class RedisJobSink: JobSink, @unchecked Sendable {
         self.keys = keys
         self.configuration = configuration
         fixedKeys = (0..<keys.partitions).map { partition in
-            [keys.meta(partition), keys.clock(partition), keys.stats(partition), keys.backlog(partition)].map {
-                RedisArgument.text($0)
-            } + Lane.allCases.map { RedisArgument.text(keys.lane(partition, $0)) }
+            var rest = EncodedArguments()
+            rest.append(keys.clock(partition))
+            rest.append(keys.stats(partition))
+            rest.append(keys.backlog(partition))
+            for lane in Lane.allCases { rest.append(keys.lane(partition, lane)) }
+            return (.text(keys.meta(partition)), rest)
         }
-        pending = Array(repeating: [], count: keys.partitions)
+        batches = Array(repeating: [], count: keys.partitions)
         underWay = Array(repeating: false, count: keys.partitions)
     }
 
-    package func accept(_ job: NewJob) async -> AcceptResult {
+    package func accept(_ job: NewJob, completion: @escaping @Sendable (AcceptResult) -> Void) {
         loop.preconditionInLoop()
         precondition(job.payload.count <= NewJob.maxPayloadBytes, "a payload over the queue's cap")
         guard waiting < configuration.mostWaiting else {
             unavailable += 1
-            return .unavailable("too many writes wait for redis")
+            return completion(.unavailable("too many writes wait for redis"))
         }
-        let partition = keys.partition(organization: job.organization, subject: job.subject)
-        let limitKey = job.limit.map { limit in
-            keys.limit(limit.isShared ? keys.home(of: limit.subject) : partition, limit.subject)
-        }
+        waiting += 1
         let deadline = loop.time.monotonicNanoseconds + configuration.timeoutMilliseconds * 1_000_000
-        let result = await withUnsafeContinuation { continuation in
-            waiting += 1
-            pending[partition].append(
-                Pending(job: job, limitKey: limitKey, deadlineNanoseconds: deadline, continuation: continuation))
-            planFlush()
+        if let limit = job.limit, limit.isShared, client.isCluster {
+            charges[keys.limit(keys.home(of: limit.subject), limit.subject), default: []].append(
+                Charge(job: job, deadlineNanoseconds: deadline, completion: completion))
+        } else {
+            add(job, job.limit, deadline, completion)
         }
-        switch result {
-        case .accepted: accepted += 1
-        case .unavailable: unavailable += 1
-        case .shed: shed += 1
-        case .draining: draining += 1
-        case .limited: break
+        planFlush()
+    }
+
+    /// Puts a write into the batch of its partition.
+    /// - Parameter limit: what the script is to charge; nil for none, or once it was charged elsewhere.
+    private func add(_ job: NewJob, _ limit: RateLimit?, _ deadline: Int64, _ completion: @escaping Completion) {
+        let partition = keys.partition(organization: job.organization, subject: job.subject)
+        let batch: Batch
+        if let last = batches[partition].last, last.completions.count < Self.mostPerCall,
+            last.arguments.byteCount < Self.mostBytesPerCall
+        {
+            batch = last
+        } else {
+            batch = Batch(deadlineNanoseconds: deadline)
+            batches[partition].append(batch)
         }
-        return result
+        batch.completions.append(completion)
+        if let limit {
+            batch.limitKeys.append(keys.limit(limit.isShared ? keys.home(of: limit.subject) : partition, limit.subject))
+        }
+        batch.arguments.append(Int64(job.lane.rawValue + 1))
+        batch.arguments.append(limit == nil ? 0 : Int64(Self.fixedKeyCount + batch.limitKeys.count))
+        batch.arguments.append(Int64(limit?.perMinute ?? 0))
+        batch.arguments.append(job.organization)
+        batch.arguments.append(headerPrefix(of: job))
+        batch.arguments.append(
+            JobHeader.suffix(
+                expiresMilliseconds: job.expiresMilliseconds, traceparent: job.traceparent, replyTo: job.replyTo,
+                correlationID: job.correlationID))
+        batch.arguments.append(job.payload)
+        batch.arguments.append(Int64(job.shedding.rawValue))
+    }
+
+    /// One kind of write mostly comes after itself.
+    private func headerPrefix(of job: NewJob) -> String {
+        if lastPrefix.kind != job.kind || lastPrefix.version != job.version {
+            lastPrefix = (job.kind, job.version, JobHeader.prefix(kind: job.kind, version: job.version))
+        }
+        return lastPrefix.text
     }
 
     private func planFlush() {
@@ -108,75 +160,41 @@ package final class RedisJobSink: JobSink, @unchecked Sendable {
         flushPlanned = true
         loop.atTurnEnd { [self] in
             flushPlanned = false
-            for partition in pending.indices where !pending[partition].isEmpty && !underWay[partition] {
+            if !charges.isEmpty { flushCharges() }
+            for partition in batches.indices where !batches[partition].isEmpty && !underWay[partition] {
                 underWay[partition] = true
-                loop.spawn { await self.drain(partition) }
+                send(batches[partition].removeFirst(), partition)
             }
         }
     }
 
-    /// Sends what waits for one partition, call after call, until nothing does.
-    private func drain(_ partition: Int) async {
-        while !pending[partition].isEmpty {
-            let batch = nextBatch(partition)
-            pending[partition].removeFirst(batch.count)
-            let now = loop.time.monotonicNanoseconds
-            // The oldest waits shortest: its deadline holds for the call, so nobody is answered too late.
-            let left = (batch[0].deadlineNanoseconds - now) / 1_000_000
-            let results =
-                left > 0
-                ? await charged(batch, partition, timeoutMilliseconds: left)
-                : Array(repeating: .unavailable("redis did not answer in time"), count: batch.count)
-            waiting -= batch.count
-            for (entry, result) in zip(batch, results) { entry.continuation.resume(returning: result) }
-        }
-        underWay[partition] = false
-    }
-
-    /// As many of the oldest as one call carries, by number and by bytes.
-    private func nextBatch(_ partition: Int) -> [Pending] {
-        var bytes = 0
-        let batch = pending[partition].prefix(Self.mostPerCall).prefix { entry in
-            defer { bytes += entry.job.payload.count }
-            return bytes < Self.mostBytesPerCall
-        }
-        return Array(batch)
-    }
-
-    /// Sends a batch, and before that charges what the script can't reach: in a cluster the limits that jobs of several
-    /// partitions share, which lie on other nodes.
-    private func charged(_ batch: [Pending], _ partition: Int, timeoutMilliseconds: Int64) async -> [AcceptResult] {
-        guard client.isCluster, batch.contains(where: { $0.job.limit?.isShared == true }) else {
-            return await send(batch, partition, timeoutMilliseconds: timeoutMilliseconds)
-        }
-        var batch = batch
-        var results = [AcceptResult?](repeating: nil, count: batch.count)
-        let shared = batch.indices.filter { batch[$0].job.limit?.isShared == true }
-        for (key, indices) in Dictionary(grouping: shared, by: { batch[$0].limitKey ?? "" }) {
-            let answers = await charge(key, indices.map { batch[$0] }, timeoutMilliseconds)
-            for (index, refusal) in zip(indices, answers) {
-                results[index] = refusal
-                batch[index].limitKey = nil
+    /// Charges what the script can't reach, and lets pass what may.
+    private func flushCharges() {
+        for (key, entries) in charges {
+            loop.spawn { [self] in
+                for (entry, refusal) in zip(entries, await charge(key, entries)) {
+                    if let refusal {
+                        end(refusal, entry.completion)
+                    } else {
+                        add(entry.job, nil, entry.deadlineNanoseconds, entry.completion)
+                        planFlush()
+                    }
+                }
             }
         }
-        let passing = batch.indices.filter { results[$0] == nil }
-        guard !passing.isEmpty else { return results.compactMap { $0 } }
-        let sent = await send(passing.map { batch[$0] }, partition, timeoutMilliseconds: timeoutMilliseconds)
-        for (index, result) in zip(passing, sent) { results[index] = result }
-        return results.compactMap { $0 }
+        charges = [:]
     }
 
     /// - Returns: why each of them may not pass, or nil.
-    private func charge(
-        _ key: String, _ entries: [Pending], _ timeoutMilliseconds: Int64
-    ) async -> [AcceptResult?] {
+    private func charge(_ key: String, _ entries: [Charge]) async -> [AcceptResult?] {
+        guard let left = millisecondsLeft(entries[0].deadlineNanoseconds) else { return entries.map { _ in Self.late } }
         do {
             let answer = try await client.evaluate(
                 QueueScripts.limit, keys: [.text(key)],
                 arguments: [.integer(Int64(entries.count)), .integer(Int64(entries[0].job.limit?.perMinute ?? 1))],
-                timeoutMilliseconds: timeoutMilliseconds)
+                timeoutMilliseconds: left)
             guard let items = answer.elements, items.count == entries.count else {
-                return entries.map { _ in .unavailable("redis answered in another form") }
+                return entries.map { _ in .unavailable(Self.anotherForm) }
             }
             return items.map { item in
                 let seconds = Int(item.int64 ?? 1)
@@ -187,77 +205,114 @@ package final class RedisJobSink: JobSink, @unchecked Sendable {
         }
     }
 
-    private func send(_ batch: [Pending], _ partition: Int, timeoutMilliseconds: Int64) async -> [AcceptResult] {
-        calls += 1
-        var callKeys = fixedKeys[partition]
-        let cap = configuration.organizationBacklog
-        var arguments: [RedisArgument] = [
-            .integer(Int64(batch.count)), .integer(cap == 0 ? 0 : Int64(max(1, cap / keys.partitions))),
-        ]
-        arguments.reserveCapacity(2 + 8 * batch.count)
-        for entry in batch {
-            let job = entry.job
-            if let limitKey = entry.limitKey { callKeys.append(.text(limitKey)) }
-            arguments.append(.integer(Int64(job.lane.rawValue + 1)))
-            arguments.append(.integer(entry.limitKey == nil ? 0 : Int64(callKeys.count)))
-            arguments.append(.integer(Int64(job.limit?.perMinute ?? 0)))
-            arguments.append(.text(job.organization))
-            arguments.append(.text(JobHeader.prefix(kind: job.kind, version: job.version)))
-            arguments.append(
-                .text(
-                    JobHeader.suffix(
-                        expiresMilliseconds: job.expiresMilliseconds, traceparent: job.traceparent,
-                        replyTo: job.replyTo, correlationID: job.correlationID)))
-            arguments.append(.bytes(job.payload))
-            arguments.append(.integer(Int64(job.shedding.rawValue)))
+    private static let late = AcceptResult.unavailable("redis did not answer in time")
+
+    /// Nil when none is left.
+    private func millisecondsLeft(_ deadline: Int64) -> Int64? {
+        let left = (deadline - loop.time.monotonicNanoseconds) / 1_000_000
+        return left > 0 ? left : nil
+    }
+
+    /// Sends one call; what comes for the partition meanwhile goes once it is answered.
+    private func send(_ batch: Batch, _ partition: Int) {
+        let count = batch.completions.count
+        guard let left = millisecondsLeft(batch.deadlineNanoseconds) else {
+            return finish(batch, partition, Array(repeating: Self.late, count: count))
         }
-        do {
-            let answer: RedisValue
-            var isReplicated = true
-            if configuration.replicas > 0 {
+        calls += 1
+        let cap = configuration.organizationBacklog
+        let fixed = fixedKeys[partition]
+        let callKeys: [RedisArgument] = [fixed.first, .encoded(fixed.rest), .encoded(batch.limitKeys)]
+        let arguments: [RedisArgument] = [
+            .integer(Int64(count)), .integer(cap == 0 ? 0 : Int64(max(1, cap / keys.partitions))),
+            .encoded(batch.arguments),
+        ]
+        guard configuration.replicas > 0 else {
+            return client.evaluate(
+                QueueScripts.accept, keys: callKeys, arguments: arguments, timeoutMilliseconds: left
+            ) { [self] answer in
+                finish(batch, partition, Self.results(answer, count))
+            }
+        }
+        loop.spawn { [self] in
+            do throws(RedisError) {
                 let outcome = try await client.evaluate(
                     QueueScripts.accept, keys: callKeys, arguments: arguments,
                     untilReplicasHaveIt: configuration.replicas,
-                    withinMilliseconds: min(Self.replicationMilliseconds, timeoutMilliseconds),
-                    timeoutMilliseconds: timeoutMilliseconds)
-                answer = outcome.reply
-                isReplicated = outcome.replicas >= configuration.replicas
-            } else {
-                answer = try await client.evaluate(
-                    QueueScripts.accept, keys: callKeys, arguments: arguments, timeoutMilliseconds: timeoutMilliseconds)
+                    withinMilliseconds: min(Self.replicationMilliseconds, left), timeoutMilliseconds: left)
+                let results = Self.results(.success(outcome.reply), count)
+                finish(
+                    batch, partition,
+                    outcome.replicas >= configuration.replicas ? results : results.map(Self.unreplicated))
+            } catch {
+                finish(batch, partition, Self.results(.failure(error), count))
             }
-            guard let items = answer.elements else {
-                return Array(repeating: .unavailable("the queue is not seeded yet"), count: batch.count)
-            }
-            guard items.count == batch.count else {
-                return Array(repeating: .unavailable("redis answered in another form"), count: batch.count)
-            }
-            let results = items.map(Self.result)
-            return isReplicated ? results : results.map(Self.unreplicated)
-        } catch {
-            return Array(repeating: .unavailable("redis: \(error.message)"), count: batch.count)
         }
     }
+
+    private func finish(_ batch: Batch, _ partition: Int, _ results: [AcceptResult]) {
+        underWay[partition] = false
+        if !batches[partition].isEmpty { planFlush() }
+        for (completion, result) in zip(batch.completions, results) { end(result, completion) }
+    }
+
+    private func end(_ result: AcceptResult, _ completion: Completion) {
+        waiting -= 1
+        switch result {
+        case .accepted: accepted += 1
+        case .unavailable: unavailable += 1
+        case .shed: shed += 1
+        case .draining: draining += 1
+        case .limited: break
+        }
+        completion(result)
+    }
+
+    /// What the answer to a call says about each of its writes.
+    private static func results(_ answer: Result<RedisValue, RedisError>, _ count: Int) -> [AcceptResult] {
+        func all(_ why: String) -> [AcceptResult] { Array(repeating: .unavailable(why), count: count) }
+        switch answer {
+        case .failure(let error): return all("redis: \(error.message)")
+        case .success(let value):
+            guard let words = value.bytes else { return all(anotherForm) }
+            guard !words.elementsEqual("unseeded".utf8) else { return all("the queue is not seeded yet") }
+            var results: [AcceptResult] = []
+            results.reserveCapacity(count)
+            var start = 0
+            for index in 0...words.count where index == words.count || words[index] == UInt8(ascii: " ") {
+                results.append(result(words[start..<index]))
+                start = index + 1
+            }
+            return results.count == count ? results : all(anotherForm)
+        }
+    }
+
+    private static let anotherForm = "redis answered in another form"
 
     /// Without enough replicas a write is not accepted, though it is stored: sent again, it merges with itself.
     private static func unreplicated(_ result: AcceptResult) -> AcceptResult {
         if case .accepted = result { .unavailable("too few replicas have the write") } else { result }
     }
 
-    private static func result(_ item: RedisValue) -> AcceptResult {
-        guard let bytes = item.bytes, let first = bytes.first else {
-            return .unavailable("redis answered in another form")
-        }
-        let text = String(decoding: bytes.dropFirst(), as: UTF8.self)
-        switch first {
-        case UInt8(ascii: "L"): return .limited(retryAfterSeconds: max(1, Int(text) ?? 1))
+    private static func result(_ word: ArraySlice<UInt8>) -> AcceptResult {
+        switch word.first {
+        case UInt8(ascii: "L"):
+            let seconds = decimal(word.dropFirst()).flatMap { Int(exactly: $0) }
+            return .limited(retryAfterSeconds: max(1, seconds ?? 1))
         case UInt8(ascii: "S"): return .shed
         case UInt8(ascii: "D"): return .draining
-        default:
-            guard let stamp = Int64(String(decoding: bytes, as: UTF8.self)) else {
-                return .unavailable("redis answered in another form")
-            }
-            return .accepted(stamp: stamp)
+        default: return decimal(word).map { .accepted(stamp: $0) } ?? .unavailable(anotherForm)
         }
+    }
+
+    /// The value of decimal digits, as many as a stamp may have.
+    private static func decimal(_ digits: ArraySlice<UInt8>) -> Int64? {
+        guard 1...16 ~= digits.count else { return nil }
+        var value: Int64 = 0
+        for digit in digits {
+            guard digit >= UInt8(ascii: "0"), digit <= UInt8(ascii: "9") else { return nil }
+            value = value * 10 + Int64(digit - UInt8(ascii: "0"))
+        }
+        return value
     }
 }

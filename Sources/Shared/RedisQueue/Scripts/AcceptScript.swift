@@ -6,12 +6,12 @@ extension QueueScripts {
     static let gcra = """
         local function charge(key, perMinute, now)
             local interval = 60000000 / perMinute
-            local arrival = tonumber(redis.call('GET', key) or '0')
+            local arrival = tonumber(redis.call('GET', key) or 0)
             if arrival < now then arrival = now end
             local ahead = arrival + interval - now
             if ahead > 60000000.5 then return math.max(1, math.ceil((ahead - 60000000) / 1000000)) end
             redis.call('SET', key, string.format('%.3f', arrival + interval),
-                'PX', string.format('%.0f', math.ceil(ahead / 1000) + 1))
+                'PX', string.format('%d', ahead / 1000 + 2))
             return nil
         end
         """
@@ -42,8 +42,8 @@ extension QueueScripts {
     /// ARGV: 1 number of writes, 2 backlog cap of an organization in this partition (0: none); then for each write:
     ///   lane (1–4), index of its limit key in KEYS (0: none), limit a minute, organization,
     ///   header before the stamp, header after the enqueued time, payload, the shed level that refuses it (0: none does)
-    /// Answers `unseeded`, or one item a write: a stamp, `L` + whole seconds when limited, `S` when shed, `D` when its
-    /// lane, kind or organization is drained.
+    /// Answers `unseeded`, or one word a write with a space between each two: a stamp, `L` + whole seconds when limited,
+    /// `S` when shed, `D` when its lane, kind or organization is drained. One text costs both sides less than a list.
     static let accept = RedisScript(
         name: "accept",
         source: """
@@ -55,7 +55,8 @@ extension QueueScripts {
             local names = {'verify.live', 'verify', 'write.live', 'write'}
             local time = redis.call('TIME')
             local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
-            local enqueued = string.format('%.0f', math.floor(now / 1000))
+            -- Whole numbers below 2^53: as %d they cost a third of what they do as %.0f.
+            local enqueued = string.format('%d', now / 1000)
             local last = tonumber(redis.call('GET', KEYS[2]) or '0')
             local cap = tonumber(ARGV[2])
             local waiting, added, taken, answers = {}, {}, {0, 0, 0, 0}, {}
@@ -104,7 +105,7 @@ extension QueueScripts {
                     answers[n] = refused
                 else
                     last = math.max(last + 1, now)
-                    local stamp = string.format('%.0f', last)
+                    local stamp = string.format('%d', last)
                     redis.call('XADD', KEYS[4 + lane], '*',
                         'h', ARGV[a + 4] .. '|' .. stamp .. '|0|' .. organization .. '|' .. enqueued .. '|' .. ARGV[a + 5],
                         'p', ARGV[a + 6])
@@ -124,7 +125,7 @@ extension QueueScripts {
             if limited > 0 then redis.call('HINCRBY', KEYS[3], 'limited', limited) end
             if shed > 0 then redis.call('HINCRBY', KEYS[3], 'shed', shed) end
             if draining > 0 then redis.call('HINCRBY', KEYS[3], 'draining', draining) end
-            redis.call('SET', KEYS[2], string.format('%.0f', last))
-            return answers
+            redis.call('SET', KEYS[2], string.format('%d', last))
+            return table.concat(answers, ' ')
             """)
 }
