@@ -42,7 +42,7 @@ template <typename T> bool grow(T *&buffer, size_t &capacity, size_t wanted) {
 
 always_inline bool is_space(uint8_t byte) { return byte == ' ' || byte == '\n' || byte == '\r' || byte == '\t'; }
 
-always_inline bool is_digit(uint8_t byte) { return byte >= '0' && byte <= '9'; }
+always_inline bool is_digit(uint8_t byte) { return uint8_t(byte - '0') < 10; }
 
 inline int hex_value(uint8_t byte) {
     if (is_digit(byte)) return byte - '0';
@@ -53,29 +53,29 @@ inline int hex_value(uint8_t byte) {
 
 // True when a scalar may end before `at`.
 always_inline bool ends(const uint8_t *text, size_t length, size_t at) {
-    return at >= length || is_space(text[at]) || text[at] == ',' || text[at] == '}' || text[at] == ']';
+    return text[at] == ',' || text[at] == '}' || text[at] == ']' || at >= length || is_space(text[at]);
 }
 
-// The end of the number at `at` (RFC 8259 §6), or 0.
+// The end of the number at `at` (RFC 8259 §6), or 0. Behind the text is padding, which is no digit.
 always_inline size_t number_end(const uint8_t *text, size_t length, size_t at) {
     size_t i = at;
     if (text[i] == '-') i++;
-    if (i >= length || !is_digit(text[i])) return 0;
+    if (!is_digit(text[i])) return 0;
     if (text[i] == '0') {
         i++;
     } else {
-        while (i < length && is_digit(text[i])) i++;
+        while (is_digit(text[i])) i++;
     }
-    if (i < length && text[i] == '.') {
+    if (text[i] == '.') {
         size_t first = ++i;
-        while (i < length && is_digit(text[i])) i++;
+        while (is_digit(text[i])) i++;
         if (i == first) return 0;
     }
-    if (i < length && (text[i] == 'e' || text[i] == 'E')) {
+    if ((text[i] | 0x20) == 'e') {
         i++;
-        if (i < length && (text[i] == '+' || text[i] == '-')) i++;
+        if (text[i] == '+' || text[i] == '-') i++;
         size_t first = i;
-        while (i < length && is_digit(text[i])) i++;
+        while (is_digit(text[i])) i++;
         if (i == first) return 0;
     }
     return ends(text, length, i) ? i : 0;
@@ -222,10 +222,12 @@ struct csimdjson_parser {
     // between it and the closing quote. Escapes are resolved in place; what they stand for is never longer.
     always_inline bool string(uint8_t *const bytes, size_t at, size_t limit, csimdjson_node &node) {
         size_t close = limit - 1;
-        while (close > at && is_space(bytes[close])) close--;
+        if (bytes[close] != '"') {
+            while (close > at && is_space(bytes[close])) close--;
+            // Holds always, since the first stage refuses unclosed strings; checked, because all below relies on it.
+            if (bytes[close] != '"') return false;
+        }
         if (close <= at) return false;
-        // Holds always, since the first stage refuses unclosed strings; checked, because all below relies on it.
-        if (bytes[close] != '"') return false;
         node.kind = CSIMDJSON_STRING;
         node.offset = uint32_t(at + 1);
         node.length = uint32_t(close - at - 1);
@@ -292,6 +294,9 @@ struct csimdjson_parser {
 
         enum { want_value, want_key } state = want_value;
         size_t depth = 0;
+        // The innermost container that is open.
+        csimdjson_node *parent = nullptr;
+        bool object = false;
         uint32_t token = 0;
         while (token < count) {
             size_t at = tokens[token++];
@@ -308,11 +313,12 @@ struct csimdjson_parser {
             switch (bytes[at]) {
             case '{':
             case '[': {
-                bool object = bytes[at] == '{';
                 if (depth >= max_depth) return CSIMDJSON_TOO_DEEP;
                 if (depth >= open_capacity && !grow(open, open_capacity, depth < 16 ? 32 : depth * 2))
                     return CSIMDJSON_NO_MEMORY;
                 open[depth++] = made++;
+                parent = node;
+                object = bytes[at] == '{';
                 node->kind = object ? CSIMDJSON_OBJECT : CSIMDJSON_ARRAY;
                 node->offset = uint32_t(at);
                 node->length = 0;
@@ -348,19 +354,20 @@ struct csimdjson_parser {
                     return token == count ? CSIMDJSON_OK : CSIMDJSON_MALFORMED;
                 }
                 if (token >= count) return CSIMDJSON_MALFORMED;
-                csimdjson_node &parent = first[open[depth - 1]];
-                bool object = parent.kind == CSIMDJSON_OBJECT;
                 size_t place = tokens[token++];
                 uint8_t mark = bytes[place];
                 if (mark == ',') {
-                    parent.length++;
+                    parent->length++;
                     state = object ? want_key : want_value;
                     break;
                 }
                 if (mark != (object ? '}' : ']')) return CSIMDJSON_MALFORMED;
-                parent.next = made;
-                parent.end = uint32_t(place + 1);
-                depth--;
+                parent->next = made;
+                parent->end = uint32_t(place + 1);
+                if (--depth > 0) {
+                    parent = first + open[depth - 1];
+                    object = parent->kind == CSIMDJSON_OBJECT;
+                }
             }
         }
         return CSIMDJSON_MALFORMED;
