@@ -27,13 +27,18 @@ package struct UUIDv8: Hashable, Comparable, Sendable, CustomStringConvertible {
 
     /// 36 lower-case characters, `8-4-4-4-12`.
     package var description: String {
-        let hex = Array(Hex.encode(bytes).utf8)
-        var text: [UInt8] = []
-        text.reserveCapacity(36)
-        for (index, character) in hex.enumerated() {
-            if index == 8 || index == 12 || index == 16 || index == 20 { text.append(0x2d) }
-            text.append(character)
+        String(unsafeUninitializedCapacity: 36) { buffer in
+            var place = 0
+            for index in bytes.indices {
+                if index == 4 || index == 6 || index == 8 || index == 10 {
+                    buffer[place] = 0x2d
+                    place += 1
+                }
+                buffer[place] = Hex.digit(bytes[index] >> 4)
+                buffer[place + 1] = Hex.digit(bytes[index] & 15)
+                place += 2
+            }
+            return place
         }
-        return String(decoding: text, as: UTF8.self)
     }
 }

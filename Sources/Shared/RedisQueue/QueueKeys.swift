@@ -58,7 +58,7 @@ package struct QueueKeys: Sendable {
     package func alone(_ partition: Int) -> String { "\(prefix)q:{\(partition)}:alone" }
     /// String with expiry: the theoretical arrival time of a GCRA limit, microseconds.
     package func limit(_ partition: Int, _ subject: SHA256Digest) -> String {
-        "\(prefix)rl:{\(partition)}:\(subject.hex.prefix(32))"
+        "\(prefix)rl:{\(partition)}:\(subject.hex(ofFirst: 16))"
     }
     /// String with expiry: whose a device token is, or that it is nobody's any more; by the SHA-256 of the token.
     package func device(_ tokenHash: [UInt8]) -> String {

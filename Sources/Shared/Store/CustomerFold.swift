@@ -5,6 +5,8 @@ internal import Wire
 struct CustomerFold {
     /// Keys a customer keeps: those with the greatest (stamp, key bytes).
     static let mostAttributes = 256
+    /// Hold no more than those: each takes six bytes at least (`"a":1,`).
+    private static let bytesOfFewAttributes = 6 * mostAttributes
 
     let id: UUIDv8
     let organization: String
@@ -18,7 +20,7 @@ struct CustomerFold {
     private(set) var deviceModel = StampedText()
     private(set) var locale = StampedText()
     /// The attributes of the only write that had some, as they came, each key once: what most customers have in a batch.
-    private var ofOneWrite: (attributes: [IdentifyWrite.Attribute], stamp: Int64)?
+    private var ofOneWrite: (attributes: EncodedAttributes, stamp: Int64)?
     /// Those of several writes. By the key's bytes: Swift compares strings by canonical equivalence.
     private var joined: [[UInt8]: StampedText] = [:]
 
@@ -43,21 +45,21 @@ struct CustomerFold {
         if let value = write.osVersion { osVersion.join(value, at: stamp) }
         if let value = write.deviceModel { deviceModel.join(value, at: stamp) }
         if let value = write.locale { locale.join(value, at: stamp) }
-        guard !write.attributes.isEmpty else { return }
-        if ofOneWrite == nil && joined.isEmpty && write.attributes.count <= Self.mostAttributes {
-            ofOneWrite = (write.attributes, stamp)
+        guard !write.encodedAttributes.isEmpty else { return }
+        if ofOneWrite == nil && joined.isEmpty && write.encodedAttributes.json.count <= Self.bytesOfFewAttributes {
+            ofOneWrite = (write.encodedAttributes, stamp)
             return
         }
         if let (attributes, stamp) = ofOneWrite {
             ofOneWrite = nil
             join(attributes, at: stamp)
         }
-        join(write.attributes, at: stamp)
+        join(write.encodedAttributes, at: stamp)
     }
 
-    private mutating func join(_ attributes: [IdentifyWrite.Attribute], at stamp: Int64) {
-        for attribute in attributes {
-            joined[Array(attribute.key.utf8), default: StampedText()].join(attribute.value, at: stamp)
+    private mutating func join(_ attributes: EncodedAttributes, at stamp: Int64) {
+        for (key, value) in attributes {
+            joined[key, default: StampedText()].join(value, at: stamp)
         }
     }
 
@@ -68,10 +70,10 @@ struct CustomerFold {
         defer { json.append(0x7d) }
         if let (attributes, stamp) = ofOneWrite {
             let stampText = Array(String(stamp).utf8)
-            for (index, attribute) in attributes.enumerated() {
+            for (index, (key, value)) in attributes.enumerated() {
                 if index > 0 { json.append(0x2c) }
-                JSONText.appendString(attribute.key, to: &json)
-                Self.append(attribute.value, stampText, to: &json)
+                key.withUnsafeBufferPointer { JSONText.appendString($0, to: &json) }
+                Self.append(value, stampText, to: &json)
             }
             return false
         }
