@@ -1,3 +1,4 @@
+internal import Bytes
 internal import COpenSSL
 
 /// One X.509 certificate that parsed as exactly one DER structure.
