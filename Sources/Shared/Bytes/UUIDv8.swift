@@ -27,7 +27,9 @@ package struct UUIDv8: Hashable, Comparable, Sendable, CustomStringConvertible {
 
     /// 36 lower-case characters, `8-4-4-4-12`.
     package var description: String {
-        String(unsafeUninitializedCapacity: 36) { buffer in
+        // Made once, not for each digit.
+        let bytes = bytes
+        return String(unsafeUninitializedCapacity: 36) { buffer in
             var place = 0
             for index in bytes.indices {
                 if index == 4 || index == 6 || index == 8 || index == 10 {
