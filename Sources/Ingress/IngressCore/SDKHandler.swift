@@ -75,7 +75,7 @@ package final class SDKHandler: @unchecked Sendable {
     package func handle(_ request: HTTPRequest, _ reply: HTTPReply) -> HTTPResponse? {
         dependencies.loop.preconditionInLoop()
         let call = SDKCall(
-            request: request, route: SDKRoute(path: request.path), client: dependencies.clients.of(request),
+            request: request, route: SDKRoute(request.head), client: dependencies.clients.of(request),
             requestID: requestIDs.id(for: request),
             startedNanoseconds: dependencies.loop.time.monotonicNanoseconds, reply: reply)
         return outcome { () throws(WireError) in try route(call) }.map { finished($0, call) }
