@@ -42,7 +42,7 @@ enum HotPath: String, CaseIterable {
                 let partition = keys.partition(organization: "demo", subject: user)
                 let limit = SHA256Digest(ofParts: ["ratchet.unattested", "com.example.app", user])
                 let id = UUIDv8.customer(organization: "demo", appUserID: user).description
-                return keys.limit(partition, limit).utf8.count + SuccessBody.identify(id: id).count
+                return keys.limit(partition, limit).count + SuccessBody.identify(id: id).count
             }
         case .jws:
             let pki = TestPKI()

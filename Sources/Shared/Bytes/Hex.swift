@@ -16,6 +16,15 @@ package enum Hex {
         }
     }
 
+    /// Appends the characters of the first bytes.
+    /// - Parameter count: at most the number of bytes.
+    package static func append(firstOf bytes: [UInt8], count: Int, to text: inout [UInt8]) {
+        for index in 0..<count {
+            text.append(digit(bytes[index] >> 4))
+            text.append(digit(bytes[index] & 15))
+        }
+    }
+
     /// The character of a value below 16.
     @inline(__always)
     static func digit(_ value: UInt8) -> UInt8 { value < 10 ? 0x30 + value : 0x57 + value }
