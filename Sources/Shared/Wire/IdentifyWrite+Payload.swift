@@ -2,7 +2,11 @@ package import JSON
 
 extension IdentifyWrite {
     /// The payload of an identify job: compact JSON in the names of the request and `proof`; what is nil is left out.
-    package func encodePayload() -> [UInt8] {
+    package func encodePayload() -> [UInt8] { encodePayload(proof: proof) }
+
+    /// The same with another proof than its own: the door learns it after the fields, and a changed copy would cost more
+    /// than the encoding.
+    package func encodePayload(proof: WriteProof) -> [UInt8] {
         var writer = JSONWriter(reservingCapacity: 512 + encodedAttributes.json.count)
         writer.beginObject()
         writer.member("appUserId", appUserID)
