@@ -40,7 +40,10 @@ let instructions: [Target] =
     Context.environment["RATCHET_INSTRUCTIONS"] == "1"
     ? [
         .executableTarget(
-            name: "InstructionPaths", dependencies: ["HTTP", "JSON", "Store", "TestSupport", "Trust", "Wire"],
+            name: "InstructionPaths",
+            dependencies: [
+                "Bytes", "HTTP", "JSON", "RedisQueue", "Store", "TestSupport", "Trust", "Wire",
+            ],
             path: "Tests/Instructions", exclude: ["recorded.json"], swiftSettings: strict)
     ] : []
 

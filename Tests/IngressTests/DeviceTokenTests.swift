@@ -121,7 +121,9 @@ import Wire
         try await IngressRig.run({ $0.time = time }) { rig in
             let token = try await liveToken(rig)
             let part = rig.parts[0]
-            let find: @Sendable () async -> DeviceTokens.Finding = { await part.ingress.devices.find(DeviceTokens.hash(of: token)) { true } }
+            let find: @Sendable () async -> DeviceTokens.Finding = {
+                await part.ingress.devices.find(DeviceTokens.hash(of: token)) { true }
+            }
             #expect(try await part.loop.run { await find() } == .live(Self.facts))
             // In Redis alone, as if nobody had listened.
             _ = try await rig.command([

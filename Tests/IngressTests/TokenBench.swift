@@ -21,7 +21,9 @@ import Wire
                 let begin = clock()
                 var found = 0
                 for index in 0..<200_000 {
-                    let finding = await part.ingress.devices.find(DeviceTokens.hash(of: tokens[index % tokens.count])) { false }
+                    let finding = await part.ingress.devices.find(DeviceTokens.hash(of: tokens[index % tokens.count])) {
+                        false
+                    }
                     if finding == .live(facts) { found += 1 }
                 }
                 #expect(found == 200_000)

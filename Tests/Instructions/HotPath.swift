@@ -1,5 +1,7 @@
+import Bytes
 import HTTP
 import JSON
+import RedisQueue
 import Store
 import TestSupport
 import Trust
@@ -9,6 +11,8 @@ import Wire
 enum HotPath: String, CaseIterable {
     /// The bytes of one POST identify: HTTP, JSON, the rules of its fields, the payload of its job.
     case identify
+    /// The digests and texts that an identify needs beside: the customer's id, the partition, the limit's key, the answer.
+    case door
     /// One signed transaction whose chain is known.
     case jws
     /// A batch of 256 writes of 200 users, joined before it is written.
@@ -29,6 +33,16 @@ enum HotPath: String, CaseIterable {
                         request.span, from: &offset, bodyLimit: { _ in 65_536 })
                 else { throw Failure() }
                 return try Validated<IdentifyWrite>(body: body, using: parser).write.encodePayload().count
+            }
+        case .door:
+            let users = (0..<64).map { "user_\($0 * 7919 % 10_000)" }
+            let keys = QueueKeys(prefix: "ratchet:", partitions: 64)
+            return { round in
+                let user = users[round % users.count]
+                let partition = keys.partition(organization: "demo", subject: user)
+                let limit = SHA256Digest(ofParts: ["ratchet.unattested", "com.example.app", user])
+                let id = UUIDv8.customer(organization: "demo", appUserID: user).description
+                return keys.limit(partition, limit).count + SuccessBody.identify(id: id).count
             }
         case .jws:
             let pki = TestPKI()

@@ -149,6 +149,53 @@ import Testing
         }
     }
 
+    @Test func statementsOfOneExchangeTakeEffectTogetherOrNotAtAll() async throws {
+        let schema = try TestPostgres.shared.get().schema()
+        try await withConnection(schema: schema) { connection in
+            try await connection.execute(
+                """
+                CREATE SCHEMA \(schema);
+                CREATE TABLE n (i bigint PRIMARY KEY);
+                CREATE TABLE m (i bigint REFERENCES n DEFERRABLE INITIALLY DEFERRED)
+                """)
+            func insert(_ table: String, _ values: [Int64?]) -> PostgresStatement {
+                PostgresStatement("INSERT INTO \(table) SELECT unnest($1::bigint[])", [.int64s(values)])
+            }
+            let results = try await connection.transaction(of: [
+                insert("n", [1, 2]), PostgresStatement("SELECT count(*) AS number FROM n", []),
+                PostgresStatement("DELETE FROM n WHERE i = $1", [.int64(2)]),
+            ])
+            #expect(results.map(\.affectedRows) == [2, 1, 1])
+            #expect(try results[1].first?.int64("number") == 2)
+            let refused = await failure { () async throws(PostgresError) in
+                _ = try await connection.transaction(of: [insert("n", [3]), insert("n", [3]), insert("n", [4])])
+            }
+            #expect(refused?.sqlstate == "23505")
+            #expect(refused?.constraint == "n_pkey")
+            // What fails at the commit itself, when each statement has had its answer, fails the whole.
+            let late = await failure { () async throws(PostgresError) in
+                _ = try await connection.transaction(of: [insert("n", [5]), insert("m", [99])])
+            }
+            #expect(late?.sqlstate == "23503")
+            let rows = try await connection.query("SELECT i FROM n").rows
+            #expect(try rows.map { try $0.int64("i") } == [1])
+        }
+    }
+
+    @Test func aServerThatEndsInTheMiddleOfAnExchangeFailsItAtOnce() async throws {
+        try await withConnection { connection in
+            let error = await failure { () async throws(PostgresError) in
+                _ = try await connection.transaction(of: [
+                    PostgresStatement("SELECT 1", []),
+                    PostgresStatement("SELECT pg_terminate_backend(pg_backend_pid())", []),
+                    PostgresStatement("SELECT 2", []),
+                ])
+            }
+            #expect(error?.outcome == .dependency)
+            #expect(!connection.isOpen)
+        }
+    }
+
     @Test func twoCallsAtOnceAreRefused() async throws {
         try await withConnection { connection in
             let ended = Flag()

@@ -1,3 +1,4 @@
+import Bytes
 import TestSupport
 import Testing
 
@@ -70,6 +71,46 @@ import Testing
         #expect(list.use { $0 == 2 } == nil)
         #expect(list.use { $0 == 1 } == 1)
         #expect(list.use { $0 == 3 } == 3)
+    }
+
+    @Test func aGoodSignatureIsRememberedForItsOwnTokenAlone() throws {
+        let bench = try Bench()
+        let token = bench.pki.sign(TestPKITransaction())
+        for _ in 1...3 { #expect(bench.verdict(of: token).facts != nil) }
+        #expect(bench.verifier.knownSignatureCount == 1)
+        // Another payload under that signature, that payload under another one, and one that is bent.
+        let parts = decodedParts(token)
+        var other = decodedParts(bench.pki.sign(TestPKITransaction().with { $0.originalTransactionID = "2" }))
+        #expect(bench.verdict(of: encodedJWS([parts[0], other[1], parts[2]])).reason == .badSignature)
+        #expect(bench.verdict(of: encodedJWS([parts[0], parts[1], other[2]])).reason == .badSignature)
+        other = parts
+        other[2][63] ^= 1
+        #expect(bench.verdict(of: encodedJWS(other)).reason == .badSignature)
+        #expect(bench.verifier.knownSignatureCount == 1)
+        #expect(bench.verdict(of: token).facts != nil)
+        // What is remembered is the signature: dates and audience are judged each time.
+        let late = bench.pki.sign(TestPKITransaction().with { $0.signedDate = (bench.pki.leaf.notAfter + 1) * 1000 })
+        for _ in 1...2 { #expect(bench.verdict(of: late, now: .max).reason == .expiredChain) }
+    }
+
+    @Test func signaturesAreForgottenByGenerations() {
+        var memory = GoodSignatures(capacity: 2)
+        func entry(_ number: UInt8) -> GoodSignatures.Entry {
+            GoodSignatures.Entry(
+                digest: SHA256Digest(of: [number]), signature: Array(repeating: number, count: 64))
+        }
+        for number in 1...3 as ClosedRange<UInt8> { memory.insert(entry(number)) }
+        #expect(memory.count == 3)
+        // Asked for, the first goes on into the younger generation; the second goes with the older one.
+        let first = memory.contains(entry(1))
+        memory.insert(entry(4))
+        let found = ([1, 3, 4, 2] as [UInt8]).map { memory.contains(entry($0)) }
+        #expect(first && found == [true, true, true, false])
+        #expect(memory.count <= 4)
+        // The digest counts as much as the signature.
+        let mixed = GoodSignatures.Entry(digest: SHA256Digest(of: [9]), signature: Array(repeating: 4, count: 64))
+        let isMixed = memory.contains(mixed)
+        #expect(!isMixed)
     }
 
     @Test func manyThreadsVerifyAtOnce() async throws {

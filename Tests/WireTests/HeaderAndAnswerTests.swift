@@ -28,10 +28,10 @@ import Wire
     @Test func reasonsForNoTokenAreAClosedSet() {
         #expect(UnattestedReason(header: nil) == nil)
         for reason in ["pending", "unsupported", "simulator", "enroll-failed"] {
-            #expect(UnattestedReason(header: " \(reason) ")?.rawValue == reason)
+            #expect(UnattestedReason(header: Array(" \(reason) ".utf8)[...])?.rawValue == reason)
         }
         for value in ["", "Pending", "other", "jailbroken", "pending, pending"] {
-            #expect(UnattestedReason(header: value) == .other)
+            #expect(UnattestedReason(header: Array(value.utf8)[...]) == .other)
         }
     }
 

@@ -55,6 +55,76 @@ private final class ScriptedHandler: JobHandler, Sendable {
     }
 }
 
+/// A handler that hands on, and answers once its gate is open.
+private final class GatedHandler: JobHandler, Sendable {
+    private struct Gate {
+        var isOpen = false
+        var waiting: [CheckedContinuation<Void, Never>] = []
+    }
+    private let handler: ScriptedHandler
+    private let gate = Mutex(Gate())
+
+    init(_ handler: ScriptedHandler) { self.handler = handler }
+
+    func open() {
+        let waiting = gate.withLock { gate in
+            gate.isOpen = true
+            return gate.waiting
+        }
+        for one in waiting { one.resume() }
+    }
+
+    func handle(_ jobs: [FetchedJob]) async throws(DependencyDown) -> [JobOutcome] {
+        let outcomes = try await handler.handle(jobs)
+        await withCheckedContinuation { continuation in
+            let isOpen = gate.withLock { gate in
+                if !gate.isOpen { gate.waiting.append(continuation) }
+                return gate.isOpen
+            }
+            if isOpen { continuation.resume() }
+        }
+        return outcomes
+    }
+}
+
+/// A handler whose first batches stand still until it was called that often: a database that is slow.
+private final class MeetingHandler: JobHandler, Sendable {
+    private struct State {
+        var batches: [[String]] = []
+        var standing: [CheckedContinuation<Void, Never>] = []
+    }
+    private let state = Mutex(State())
+    private let calls: Int
+    private let failures: Int
+
+    /// - Parameter failures: for so many calls, those that meet first, the dependency is away.
+    init(calls: Int, failures: Int = 0) {
+        self.calls = calls
+        self.failures = failures
+    }
+
+    var batches: [[String]] { state.withLock { $0.batches } }
+
+    func handle(_ jobs: [FetchedJob]) async throws(DependencyDown) -> [JobOutcome] {
+        let number = state.withLock { state in
+            state.batches.append(jobs.map { String(decoding: $0.payload, as: UTF8.self) })
+            return state.batches.count
+        }
+        if number <= calls {
+            await withCheckedContinuation { continuation in
+                let met = state.withLock { state in
+                    state.standing.append(continuation)
+                    defer { if state.standing.count == calls { state.standing = [] } }
+                    return state.standing.count == calls ? state.standing : []
+                }
+                for one in met { one.resume() }
+            }
+        }
+        guard number > failures else { throw DependencyDown("postgres", "away") }
+        return jobs.map { _ in .done }
+    }
+}
+
 /// A worker on the queue in memory.
 private struct WorkerBench {
     let loop: EventLoop
@@ -63,13 +133,15 @@ private struct WorkerBench {
     let worker: Worker
     let metrics = Metrics()
 
-    init(_ handler: ScriptedHandler, realTime: Bool = false) {
+    init(_ handler: any JobHandler, realTime: Bool = false, batch: Int = 1024) {
         let time = ManualTime()
         self.time = time
         loop = EventLoop(name: "worker-test", time: realTime ? SystemTime() : time)
         queue = MemoryQueue { time.wallMilliseconds }
+        var configuration = Worker.Configuration()
+        configuration.batch = batch
         worker = Worker(
-            loop: loop, source: queue.source(.write), handler: handler,
+            loop: loop, source: queue.source(.write), handler: handler, configuration: configuration,
             log: Log(process: "test", level: .error, time: time, sink: MemoryLogSink()),
             metrics: WorkerMetrics(metrics, stage: .write))
     }
@@ -204,5 +276,40 @@ private struct WorkerBench {
         try await bench.running { await handler.called(times: 2) }
         #expect(bench.queue.dead.isEmpty)
         #expect(bench.queue.delayed.isEmpty)
+    }
+
+    @Test(.timeLimit(.minutes(1))) func theNextBatchOfABacklogIsHandledBesideTheOneBefore() async throws {
+        // Each of the two stands still until the other one has come.
+        let handler = MeetingHandler(calls: 2)
+        let bench = WorkerBench(handler, batch: 2)
+        for name in ["a", "b", "c", "d"] { await bench.accept(name) }
+        try await bench.running { await bench.queue.settled(4) }
+        #expect(handler.batches == [["a", "b"], ["c", "d"]])
+    }
+
+    @Test(.timeLimit(.minutes(1))) func whenADependencyGoesAwayTheBatchBeforeTriesTheWayAlone() async throws {
+        let handler = MeetingHandler(calls: 2, failures: 4)
+        let bench = WorkerBench(handler, realTime: true, batch: 2)
+        for name in ["a", "b", "c", "d"] { await bench.accept(name) }
+        try await bench.running { await bench.queue.settled(4) }
+        #expect(handler.batches == [["a", "b"], ["c", "d"], ["a"], ["a"], ["a"], ["b"], ["c", "d"]])
+    }
+
+    @Test(.timeLimit(.minutes(1))) func whatComesWhileFewWaitGathersForTheNextBatch() async throws {
+        let handler = ScriptedHandler()
+        let gate = GatedHandler(handler)
+        let bench = WorkerBench(gate, batch: 8)
+        await bench.accept("a")
+        try await bench.running {
+            await handler.called(times: 1)
+            for name in ["b", "c"] {
+                await bench.accept(name)
+                // A fetch that waited for it would take it within a turn of the loop.
+                for _ in 0..<3 { try? await bench.loop.run {} }
+            }
+            gate.open()
+            await bench.queue.settled(3)
+        }
+        #expect(handler.batches == [["a"], ["b", "c"]])
     }
 }

@@ -38,6 +38,6 @@ package final class AddressHash: @unchecked Sendable {
     private func hash(_ peer: PeerAddress) -> String {
         var message = key
         message.append(contentsOf: peer.isIPv4 ? peer.bytes[...] : peer.bytes[0..<8])
-        return Hex.encode(SHA256Digest(of: message).bytes.prefix(8))
+        return SHA256Digest(of: message).hex(ofFirst: 8)
     }
 }

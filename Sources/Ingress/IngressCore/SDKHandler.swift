@@ -75,7 +75,7 @@ package final class SDKHandler: @unchecked Sendable {
     package func handle(_ request: HTTPRequest, _ reply: HTTPReply) -> HTTPResponse? {
         dependencies.loop.preconditionInLoop()
         let call = SDKCall(
-            request: request, route: SDKRoute(path: request.path), client: dependencies.clients.of(request),
+            request: request, route: SDKRoute(request.head), client: dependencies.clients.of(request),
             requestID: requestIDs.id(for: request),
             startedNanoseconds: dependencies.loop.time.monotonicNanoseconds, reply: reply)
         return outcome { () throws(WireError) in try route(call) }.map { finished($0, call) }
@@ -164,19 +164,12 @@ package final class SDKHandler: @unchecked Sendable {
     private func identify(_ call: SDKCall) throws(WireError) -> HTTPResponse? {
         let validated = try Validated<IdentifyWrite>(body: call.request.body, using: parser)
         counters.note(ignored: validated.ignoredFields, oddities: validated.oddities)
-        let write = validated.write
-        return try withCaller(call, write.bundleID) { [self] (caller) throws(WireError) in
-            submit(
-                NewWrite(kind: .identify, lane: .write, bundleID: write.bundleID, subject: write.appUserID),
-                caller, call
-            ) { organization in
-                var write = write
-                write.proof = caller.proof
-                return (
-                    write.encodePayload(),
-                    SuccessBody.identify(
-                        id: UUIDv8.customer(organization: organization, appUserID: write.appUserID).description)
-                )
+        return try withCaller(call, validated.write, bundleID: validated.write.bundleID) {
+            handler, write, caller, call in
+            let job = NewWrite(kind: .identify, lane: .write, bundleID: write.bundleID, subject: write.appUserID)
+            return handler.submit(job, caller, call) { organization in
+                let id = UUIDv8.customer(organization: organization, appUserID: write.appUserID)
+                return (write.encodePayload(proof: caller.proof), SuccessBody.identify(id: id.description))
             }
         }
     }
@@ -184,17 +177,14 @@ package final class SDKHandler: @unchecked Sendable {
     private func attribute(_ call: SDKCall) throws(WireError) -> HTTPResponse? {
         let validated = try Validated<AttributeWrite>(body: call.request.body, using: parser)
         counters.note(ignored: validated.ignoredFields, oddities: validated.oddities)
-        let write = validated.write
-        return try withCaller(call, write.bundleID) { [self] (caller) throws(WireError) in
+        return try withCaller(call, validated.write, bundleID: validated.write.bundleID) {
+            handler, write, caller, call in
             // Only a signature needs the verifier; everything else goes straight to the writer.
             var lane = Lane.write
             if case .unverified = write.evidence { lane = .verify }
-            return submit(
-                NewWrite(kind: .attribute, lane: lane, bundleID: write.bundleID, subject: write.appUserID), caller, call
-            ) { _ in
-                var write = write
-                write.proof = caller.proof
-                return (write.encodePayload(), SuccessBody.ok)
+            let job = NewWrite(kind: .attribute, lane: lane, bundleID: write.bundleID, subject: write.appUserID)
+            return handler.submit(job, caller, call) { _ in
+                (write.encodePayload(proof: caller.proof), SuccessBody.ok)
             }
         }
     }
@@ -203,14 +193,15 @@ package final class SDKHandler: @unchecked Sendable {
     private func adServices(_ call: SDKCall) throws(WireError) -> HTTPResponse? {
         let validated = try Validated<AdServicesCall>(body: call.request.body, using: parser)
         counters.note(ignored: validated.ignoredFields, oddities: validated.oddities)
-        let token = validated.write
-        return try withCaller(call, token.bundleID) { [self] (caller) throws(WireError) in
+        return try withCaller(call, validated.write, bundleID: validated.write.bundleID) {
+            handler, token, caller, call in
             // All tokens of an install go through one partition, whose clock then says which one was first.
-            let write = NewWrite(
+            let job = NewWrite(
                 kind: .adServices, lane: .write, bundleID: token.bundleID,
                 subject: TextRules.foldedInstallID(token.installID), dropped: SuccessBody.ok)
-            return submit(write, caller, call) { organization in
-                let sealed = token.sealed(by: dependencies.sealer, organization: organization, proof: caller.proof)
+            return handler.submit(job, caller, call) { organization in
+                let sealed = token.sealed(
+                    by: handler.dependencies.sealer, organization: organization, proof: caller.proof)
                 return (sealed.encodePayload(), SuccessBody.ok)
             }
         }

@@ -1,3 +1,5 @@
+internal import HTTP
+
 /// What the SDK API answers; raw values stand in metrics.
 package enum SDKRoute: String, CaseIterable, Sendable {
     case identify, attribute
@@ -7,7 +9,9 @@ package enum SDKRoute: String, CaseIterable, Sendable {
     case other
 
     /// Empty for `other`.
-    package var path: String {
+    package var path: String { constantPath.description }
+
+    private var constantPath: StaticString {
         switch self {
         case .identify: "/api/sdk/v1/identify"
         case .attribute: "/api/sdk/v1/attribute"
@@ -18,6 +22,14 @@ package enum SDKRoute: String, CaseIterable, Sendable {
         }
     }
 
-    /// The route of a path.
-    init(path: String) { self = Self.allCases.first { $0.path == path } ?? .other }
+    /// The usual ones first.
+    private static let known: [SDKRoute] = [.identify, .attribute, .adServices, .attest, .challenge]
+
+    init(_ head: HTTPRequestHead) {
+        for route in Self.known where head.isPath(route.constantPath) {
+            self = route
+            return
+        }
+        self = .other
+    }
 }

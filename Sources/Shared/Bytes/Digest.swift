@@ -7,28 +7,47 @@ package struct SHA256Digest: Hashable, Sendable {
 
     /// The digest of one byte string.
     package init(of input: [UInt8]) {
-        bytes = [UInt8](unsafeUninitializedCapacity: 32) { buffer, count in
-            input.withUnsafeBufferPointer { source in
-                copenssl_sha256(source.baseAddress, UInt64(source.count), buffer.baseAddress)
-            }
-            count = 32
+        self = input.withUnsafeBufferPointer { SHA256Digest(of: $0) }
+    }
+
+    /// The same for bytes that the caller lends.
+    package init(of input: UnsafeBufferPointer<UInt8>) {
+        // An array of uninitialized memory is made by code that is not specialized, and costs more than these zeros.
+        var bytes = [UInt8](repeating: 0, count: 32)
+        bytes.withUnsafeMutableBufferPointer {
+            copenssl_sha256(input.baseAddress, UInt64(input.count), $0.baseAddress)
         }
+        self.bytes = bytes
     }
 
     /// The digest of several parts with a zero byte between each two: unambiguous when no part but the last holds a
     /// zero byte.
     package init(ofParts parts: [String]) {
-        var joined: [UInt8] = []
-        joined.reserveCapacity(parts.reduce(parts.count) { $0 + $1.utf8.count })
-        for (index, part) in parts.enumerated() {
-            if index > 0 { joined.append(0) }
-            joined.append(contentsOf: part.utf8)
+        let size = parts.reduce(parts.count) { $0 + $1.utf8.count }
+        self = withUnsafeTemporaryAllocation(of: UInt8.self, capacity: size) { joined in
+            var count = 0
+            for index in parts.indices {
+                if index > 0 {
+                    joined[count] = 0
+                    count += 1
+                }
+                var part = parts[index]
+                part.withUTF8 { text in
+                    _ = UnsafeMutableBufferPointer(rebasing: joined[count...]).update(fromContentsOf: text)
+                    count += text.count
+                }
+            }
+            return SHA256Digest(of: UnsafeBufferPointer(rebasing: joined[..<count]))
         }
-        self.init(of: joined)
     }
 
     /// Lower-case hexadecimal, 64 characters.
-    package var hex: String { Hex.encode(bytes) }
+    package var hex: String { hex(ofFirst: 32) }
+
+    /// The same of the first bytes alone, at most 32.
+    package func hex(ofFirst count: Int) -> String {
+        bytes.withUnsafeBufferPointer { Hex.encode(contiguous: UnsafeBufferPointer(rebasing: $0[..<count])) }
+    }
 }
 
 extension Hasher {

@@ -1,19 +1,33 @@
 /// Hexadecimal text.
 package enum Hex {
-    private static let digits = Array("0123456789abcdef".utf8)
-
     /// Lower-case hexadecimal, two characters a byte.
     package static func encode(_ bytes: some Collection<UInt8>) -> String {
+        bytes.withContiguousStorageIfAvailable { encode(contiguous: $0) }
+            ?? Array(bytes).withUnsafeBufferPointer { encode(contiguous: $0) }
+    }
+
+    static func encode(contiguous bytes: UnsafeBufferPointer<UInt8>) -> String {
         String(unsafeUninitializedCapacity: 2 * bytes.count) { buffer in
-            var index = 0
-            for byte in bytes {
-                buffer[index] = digits[Int(byte >> 4)]
-                buffer[index + 1] = digits[Int(byte & 15)]
-                index += 2
+            for index in 0..<bytes.count {
+                buffer[2 * index] = digit(bytes[index] >> 4)
+                buffer[2 * index + 1] = digit(bytes[index] & 15)
             }
-            return index
+            return 2 * bytes.count
         }
     }
+
+    /// Appends the characters of the first bytes.
+    /// - Parameter count: at most the number of bytes.
+    package static func append(firstOf bytes: [UInt8], count: Int, to text: inout [UInt8]) {
+        for index in 0..<count {
+            text.append(digit(bytes[index] >> 4))
+            text.append(digit(bytes[index] & 15))
+        }
+    }
+
+    /// The character of a value below 16.
+    @inline(__always)
+    static func digit(_ value: UInt8) -> UInt8 { value < 10 ? 0x30 + value : 0x57 + value }
 
     /// The bytes of hexadecimal text in either case; nil for an odd length or a foreign character.
     package static func decode(_ text: some StringProtocol) -> [UInt8]? {

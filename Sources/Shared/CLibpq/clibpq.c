@@ -80,6 +80,10 @@ int clibpq_send_prepared(clibpq_connection *connection, const char *name, int co
     return PQsendQueryPrepared(raw(connection), name, count, (const char *const *)values, lengths, all_binary, 0);
 }
 
+int clibpq_enter_pipeline(clibpq_connection *connection) { return PQenterPipelineMode(raw(connection)); }
+int clibpq_send_sync(clibpq_connection *connection) { return PQpipelineSync(raw(connection)); }
+int clibpq_exit_pipeline(clibpq_connection *connection) { return PQexitPipelineMode(raw(connection)); }
+
 int clibpq_flush(clibpq_connection *connection) { return PQflush(raw(connection)); }
 int clibpq_consume_input(clibpq_connection *connection) { return PQconsumeInput(raw(connection)); }
 int clibpq_has_input(const clibpq_connection *connection) {
@@ -96,6 +100,8 @@ int clibpq_result_kind(const clibpq_result *result) {
     case PGRES_EMPTY_QUERY:
     case PGRES_COMMAND_OK: return clibpq_result_done;
     case PGRES_TUPLES_OK: return clibpq_result_rows;
+    case PGRES_PIPELINE_SYNC: return clibpq_result_synced;
+    case PGRES_PIPELINE_ABORTED: return clibpq_result_skipped;
     case PGRES_BAD_RESPONSE:
     case PGRES_NONFATAL_ERROR:
     case PGRES_FATAL_ERROR: return clibpq_result_error;

@@ -1,5 +1,7 @@
 #include "COpenSSL.h"
 
+#define OPENSSL_SUPPRESS_DEPRECATED
+
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
@@ -7,8 +9,12 @@
 #include <openssl/sha.h>
 
 void copenssl_sha256(const uint8_t *bytes, uint64_t length, uint8_t out[32]) {
-    // The one-shot EVP form fetches the algorithm anew each time (about 400 ns); SHA256() does not.
-    SHA256(bytes, length, out);
+    // OpenSSL 3's SHA256() fetches the algorithm anew each time, as the one-shot EVP form does: 3,500 instructions beside
+    // the 200 that a block takes. The functions below are deprecated, and do nothing but hash.
+    SHA256_CTX context;
+    SHA256_Init(&context);
+    SHA256_Update(&context, bytes, length);
+    SHA256_Final(out, &context);
 }
 
 void copenssl_hmac_sha256(

@@ -32,12 +32,12 @@ enum ASCII {
 
     /// What a Host value is made of here: names, IPv4, bracketed IPv6, a port. The sub-delims that RFC 3986 adds are
     /// found in no real name and mean something to some proxies.
+    /// Letters, digits and "%-.:[]_~", as two bit maps over the ASCII range.
+    @inline(__always)
     static func isHost(_ byte: UInt8) -> Bool {
-        switch byte {
-        case 0x30...0x39, 0x41...0x5a, 0x61...0x7a: true
-        case 0x25, 0x2d, 0x2e, 0x3a, 0x5b, 0x5d, 0x5f, 0x7e: true
-        default: false
-        }
+        let low: UInt64 = 0x07ff_6020_0000_0000
+        let high: UInt64 = 0x47ff_fffe_afff_fffe
+        return byte < 64 ? low >> UInt64(byte) & 1 == 1 : byte < 128 && high >> UInt64(byte - 64) & 1 == 1
     }
 
     @inline(__always)

@@ -38,8 +38,13 @@ final class HTTPConnection: @unchecked Sendable {
 
     private var parser: HTTPRequestParser
     /// Bytes that came beyond the bounds and wait for room.
-    private var unparsed: [UInt8] = []
+    private var unparsed: [UInt8] = [] { didSet { hasUnparsed = !unparsed.isEmpty } }
     private var waiting: [HTTPRequest] = []
+    // What is asked again and again on the way of each request, as plain numbers: looking into an array that is changed
+    // in place is guarded at run time, which costs more than the look.
+    private var hasUnparsed = false
+    private var waitingCount = 0
+    private var unsentBytes = 0
     private var waitingBytes = 0
     /// The head of the request that is being handled.
     private var handling: HTTPRequestHead?
@@ -109,13 +114,13 @@ final class HTTPConnection: @unchecked Sendable {
 
     /// No room for more requests or more answers: the client has to wait, and TCP tells it so.
     private var isFull: Bool {
-        waiting.count >= configuration.maxPipelined || waitingBytes >= configuration.maxBufferedBytes || isCongested
+        waitingCount >= configuration.maxPipelined || waitingBytes >= configuration.maxBufferedBytes || isCongested
     }
 
     /// No byte of a request that is not yet complete has come.
-    private var isUnasked: Bool { parser.isBetweenRequests && unparsed.isEmpty }
+    private var isUnasked: Bool { parser.isBetweenRequests && !hasUnparsed }
 
-    private var isCongested: Bool { output.count - sent >= configuration.maxBufferedBytes }
+    private var isCongested: Bool { unsentBytes >= configuration.maxBufferedBytes }
 
     private func consume(_ bytes: UnsafeBufferPointer<UInt8>) {
         let input = bytes.span
@@ -131,8 +136,9 @@ final class HTTPConnection: @unchecked Sendable {
                 completed += 1
                 if parser.shouldClose { phase = .closing }
                 let request = HTTPRequest(head: head, body: body, peer: peer)
-                if isHandling || !waiting.isEmpty {
+                if isHandling || waitingCount > 0 {
                     waiting.append(request)
+                    waitingCount += 1
                     waitingBytes += body.count
                 } else {
                     handle(request)
@@ -145,12 +151,12 @@ final class HTTPConnection: @unchecked Sendable {
 
     /// Goes on with what had to wait: bytes beyond the bounds, the end of the stream, an error, "100 Continue".
     private func proceed() {
-        while phase == .open, !unparsed.isEmpty, !isFull {
+        while phase == .open, hasUnparsed, !isFull {
             let bytes = unparsed
             unparsed = []
             bytes.withUnsafeBufferPointer { consume($0) }
         }
-        if phase == .open, peerHasEnded, unparsed.isEmpty {
+        if phase == .open, peerHasEnded, !hasUnparsed {
             if parser.isBetweenRequests {
                 phase = .closing
             } else {
@@ -158,7 +164,7 @@ final class HTTPConnection: @unchecked Sendable {
             }
         }
         handleWaiting()
-        guard !isHandling, waiting.isEmpty else { return }
+        guard !isHandling, waitingCount == 0 else { return }
         if let (problem, head) = failure {
             failure = nil
             write(configuration.failure(problem, head), orPlain: problem, omitsBody: head?.method == .head)
@@ -187,11 +193,12 @@ final class HTTPConnection: @unchecked Sendable {
     // MARK: - Handling
 
     private func handleWaiting() {
-        guard !isHandingOut else { return }
+        guard !isHandingOut, waitingCount > 0 else { return }
         isHandingOut = true
         defer { isHandingOut = false }
-        while !isHandling, !waiting.isEmpty, !isCongested {
+        while !isHandling, waitingCount > 0, !isCongested {
             let request = waiting.removeFirst()
+            waitingCount -= 1
             waitingBytes -= request.body.count
             handle(request)
         }
@@ -215,8 +222,8 @@ final class HTTPConnection: @unchecked Sendable {
             phase = .closing
             abandonWaiting()
         }
-        if server.isShuttingDown, phase == .open, waiting.isEmpty, isUnasked { phase = .closing }
-        let closes = phase == .closing && waiting.isEmpty && failure == nil
+        if server.isShuttingDown, phase == .open, waitingCount == 0, isUnasked { phase = .closing }
+        let closes = phase == .closing && waitingCount == 0 && failure == nil
         let isValid = server.writer.append(
             response, to: &output, wallMicroseconds: loop.time.wallMicroseconds, closes: closes,
             omitsBody: head.method == .head)
@@ -234,6 +241,7 @@ final class HTTPConnection: @unchecked Sendable {
 
     private func abandonWaiting() {
         waiting = []
+        waitingCount = 0
         waitingBytes = 0
         failure = nil
         unparsed = []
@@ -253,6 +261,7 @@ final class HTTPConnection: @unchecked Sendable {
     }
 
     private func flushAtTurnEnd() {
+        unsentBytes = output.count - sent
         guard !willFlush, !isBlocked else { return }
         willFlush = true
         server.flushAtTurnEnd(self)
@@ -261,14 +270,15 @@ final class HTTPConnection: @unchecked Sendable {
     /// Sends what the turn gathered.
     func flush() {
         willFlush = false
-        guard phase == .open || phase == .closing, sent < output.count else { return settle() }
+        guard phase == .open || phase == .closing, unsentBytes > 0 else { return settle() }
         let count = output.withUnsafeBufferPointer { bytes in
             let rest = UnsafeBufferPointer(rebasing: bytes[sent...])
             return clinux_send(fd, rest.baseAddress, UInt64(rest.count))
         }
         guard count >= 0 || -count == Int64(EAGAIN) else { return close() }
         sent += Int(max(0, count))
-        isBlocked = sent < output.count
+        unsentBytes -= Int(max(0, count))
+        isBlocked = unsentBytes > 0
         if count > 0, isBlocked { deadlineKind = .none }
         if !isBlocked {
             output.removeAll(keepingCapacity: output.capacity <= Self.keptOutputBytes)
@@ -302,6 +312,7 @@ final class HTTPConnection: @unchecked Sendable {
         abandonWaiting()
         output = []
         sent = 0
+        unsentBytes = 0
         server.closed(self)
     }
 
@@ -315,7 +326,7 @@ final class HTTPConnection: @unchecked Sendable {
     // MARK: - What to wait for
 
     /// Nothing is being handled or sent.
-    private var isIdle: Bool { !isHandling && waiting.isEmpty && failure == nil && sent == output.count }
+    private var isIdle: Bool { !isHandling && waitingCount == 0 && failure == nil && unsentBytes == 0 }
 
     private func settle() {
         let isIdle = isIdle
@@ -323,7 +334,7 @@ final class HTTPConnection: @unchecked Sendable {
         if isIdle, phase == .closing || (phase == .open && server.isShuttingDown && isUnasked) { linger() }
         guard phase != .closed, let watch else { return }
         var wanted = EventLoop.Readiness(rawValue: 0)
-        if phase == .lingering || (phase == .open && !peerHasEnded && unparsed.isEmpty && !isFull) {
+        if phase == .lingering || (phase == .open && !peerHasEnded && !hasUnparsed && !isFull) {
             wanted = .readable
         }
         if isBlocked { wanted = EventLoop.Readiness(rawValue: wanted.rawValue | EventLoop.Readiness.writable.rawValue) }

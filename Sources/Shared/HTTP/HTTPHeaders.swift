@@ -1,5 +1,6 @@
 /// The header fields of one request, in the order they came: one byte buffer and ranges into it, so that a request
-/// with twenty fields costs two allocations and no String until someone asks.
+/// with twenty fields costs two allocations and no String until someone asks. The request's target stands in the same
+/// buffer.
 package struct HTTPHeaders: Sendable {
     /// One field's place in the buffer. The name is kept in lower case, the value without surrounding whitespace.
     struct Field: Sendable {
@@ -66,6 +67,23 @@ package struct HTTPHeaders: Sendable {
 
     /// True when the field came at least once.
     package func contains(_ lowercaseName: String) -> Bool { index(of: lowercaseName, from: 0) != nil }
+
+    /// The text at a place that this buffer's maker gave out.
+    func text(_ place: Range<Int>) -> String { String(decoding: storage[place], as: UTF8.self) }
+
+    /// Whether these bytes stand at a place.
+    func isText(_ place: Range<Int>, _ text: StaticString) -> Bool {
+        guard place.count == text.utf8CodeUnitCount else { return false }
+        return storage[place].withUnsafeBytes { stored in
+            text.withUTF8Buffer { stored.elementsEqual(UnsafeRawBufferPointer($0)) }
+        }
+    }
+
+    /// The same fields with more text in the buffer, and its place.
+    func appending(_ text: String) -> (HTTPHeaders, Range<Int>) {
+        let more = storage + Array(text.utf8)
+        return (HTTPHeaders(storage: more, fields: fields), storage.count..<more.count)
+    }
 
     private func name(_ field: Field) -> ArraySlice<UInt8> { storage[Int(field.nameStart)..<Int(field.nameEnd)] }
     private func value(_ field: Field) -> ArraySlice<UInt8> { storage[Int(field.valueStart)..<Int(field.valueEnd)] }

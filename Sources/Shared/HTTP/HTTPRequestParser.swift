@@ -117,7 +117,13 @@ package struct HTTPRequestParser: Sendable {
     ) -> Step {
         while offset < input.count {
             switch state {
-            case .start, .startLineFeed, .startAgain: takeStart(input[offset], &offset)
+            case .start, .startAgain:
+                if takeWholeHead(input, &offset) {
+                    if beginBody(limit) { return complete() }
+                } else {
+                    takeStart(input[offset], &offset)
+                }
+            case .startLineFeed: takeStart(input[offset], &offset)
             case .method: takeMethod(input, &offset)
             case .target: takeTarget(input, &offset)
             case .version: takeVersion(input[offset], &offset)
@@ -206,6 +212,23 @@ extension HTTPRequestParser {
             beginHead()
             state = .method
         }
+    }
+
+    /// Takes the head at once where the scanner can.
+    private mutating func takeWholeHead(_ input: Span<UInt8>, _ offset: inout Int) -> Bool {
+        let rest = input.extracting(offset..<input.count)
+        let limits = limits
+        let found = rest.withUnsafeBytes { bytes in HTTPHeadScanner(bytes).scan(limits: limits) }
+        guard let found else { return false }
+        contentLength = found.contentLength
+        wantsClose = found.wantsClose
+        isChunked = false
+        expectsContinue = false
+        extensionBytes = 0
+        trailerBytes = 0
+        head = found.head
+        offset += found.end
+        return true
     }
 
     private mutating func beginHead() {
@@ -519,19 +542,24 @@ extension HTTPRequestParser {
             malformed("Transfer-Encoding in HTTP/1.0")
             return false
         }
-        let pathEnd = queryMark < 0 ? targetEnd : queryMark
-        let complete = HTTPRequestHead(
-            method: method, path: String(decoding: storage[targetStart..<pathEnd], as: UTF8.self),
-            query: queryMark < 0 ? nil : String(decoding: storage[(queryMark + 1)..<targetEnd], as: UTF8.self),
-            headers: HTTPHeaders(storage: storage, fields: fields), isHTTP10: isHTTP10)
+        head = HTTPRequestHead(
+            method: method, headers: HTTPHeaders(storage: storage, fields: fields),
+            path: targetStart..<(queryMark < 0 ? targetEnd : queryMark),
+            query: queryMark < 0 ? nil : (queryMark + 1)..<targetEnd, isHTTP10: isHTTP10)
         storage = []
         fields = []
-        head = complete
         if expectsOther && !isHTTP10 {
             fail(.expectationFailed, "the only expectation met here is 100-continue")
             return false
         }
-        bodyLimit = max(0, limit(complete))
+        return beginBody(limit)
+    }
+
+    /// Finds out how long the body is, once `head` is read.
+    /// - Returns: true when the request is complete, for want of a body.
+    private mutating func beginBody(_ limit: (HTTPRequestHead) -> Int) -> Bool {
+        guard let head else { return false }
+        bodyLimit = max(0, limit(head))
         if let contentLength, contentLength > bodyLimit {
             fail(.bodyTooLarge, "the body is larger than \(bodyLimit) bytes")
             return false
@@ -541,11 +569,10 @@ extension HTTPRequestParser {
         } else {
             remaining = contentLength ?? 0
             if remaining == 0 { return true }
-            body.reserveCapacity(min(remaining, Self.maxReservedBytes))
             state = .fixedBody
         }
         // RFC 9110 §10.1.1: a server ignores the expectation of an HTTP/1.0 client.
-        continueIsDue = expectsContinue && !isHTTP10
+        continueIsDue = expectsContinue && !head.isHTTP10
         return false
     }
 }
@@ -555,7 +582,16 @@ extension HTTPRequestParser {
 extension HTTPRequestParser {
     private mutating func takeBody(_ input: Span<UInt8>, _ offset: inout Int) {
         let count = min(remaining, input.count - offset)
-        input.extracting(offset..<(offset + count)).withUnsafeBufferPointer { body.append(contentsOf: $0) }
+        if body.isEmpty {
+            if count < remaining { body.reserveCapacity(min(remaining, Self.maxReservedBytes)) }
+        }
+        input.extracting(offset..<(offset + count)).withUnsafeBufferPointer {
+            if body.isEmpty, count == remaining {
+                body = Array($0)
+            } else {
+                body.append(contentsOf: $0)
+            }
+        }
         offset += count
         remaining -= count
         continueIsDue = false

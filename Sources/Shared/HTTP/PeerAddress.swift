@@ -23,13 +23,12 @@ package struct PeerAddress: Sendable, Hashable, CustomStringConvertible {
 
     /// The 16 bytes in network order.
     package var bytes: [UInt8] {
-        [UInt8](unsafeUninitializedCapacity: 16) { bytes, count in
-            for index in 0..<8 {
-                bytes[index] = UInt8(truncatingIfNeeded: high >> UInt64(56 - 8 * index))
-                bytes[index + 8] = UInt8(truncatingIfNeeded: low >> UInt64(56 - 8 * index))
-            }
-            count = 16
+        var bytes = [UInt8](repeating: 0, count: 16)
+        for index in 0..<8 {
+            bytes[index] = UInt8(truncatingIfNeeded: high >> UInt64(56 - 8 * index))
+            bytes[8 + index] = UInt8(truncatingIfNeeded: low >> UInt64(56 - 8 * index))
         }
+        return bytes
     }
 
     /// Dotted for IPv4, RFC 5952 text for IPv6; the port is left out.

@@ -15,11 +15,9 @@ package final class JSONParser {
     private let handle: OpaquePointer
     /// Counts parses, so that a value can tell whether its document is still the one in the buffers.
     private(set) var generation: UInt64 = 0
-    /// The buffers of the handle, as of the last parse; they move only during a parse, which refreshes them.
-    /// Nil before the first one.
-    private var nodes: UnsafePointer<csimdjson_node>?
-    private var text: UnsafePointer<UInt8>?
-    private var nodeCount = 0
+    /// The buffers of the handle, as of the last parse; they move only during a parse, which refreshes them. Empty
+    /// before the first one and after a failure.
+    private var document = csimdjson_document()
 
     package init() {
         // Without a few hundred bytes of memory nothing else would run either.
@@ -56,14 +54,12 @@ package final class JSONParser {
         _ bytes: UnsafeBufferPointer<UInt8>, maxDepth: Int, refusingDuplicateMembers: Bool
     ) -> Int32 {
         generation &+= 1
-        nodeCount = 0
-        guard let base = bytes.baseAddress else { return Int32(CSIMDJSON_MALFORMED.rawValue) }
-        let result = csimdjson_parse(
-            handle, base, UInt64(bytes.count), UInt32(clamping: maxDepth), refusingDuplicateMembers ? 1 : 0)
-        nodes = csimdjson_nodes(handle)
-        text = csimdjson_text(handle)
-        nodeCount = Int(csimdjson_node_count(handle))
-        return result
+        guard let base = bytes.baseAddress else {
+            document = csimdjson_document()
+            return Int32(CSIMDJSON_MALFORMED.rawValue)
+        }
+        return csimdjson_parse(
+            handle, base, UInt64(bytes.count), UInt32(clamping: maxDepth), refusingDuplicateMembers ? 1 : 0, &document)
     }
 
     private func root(after result: Int32) throws(JSONError) -> JSONValue {
@@ -77,47 +73,15 @@ package final class JSONParser {
         }
     }
 
-    /// True when the object at `index` names a member twice; short memory reads as true, the careful answer.
-    func hasDuplicateMembers(at index: Int) -> Bool {
-        csimdjson_has_duplicates(handle, UInt32(clamping: index)) != 0
-    }
-
-    /// The node at an index of the present document.
-    func node(at index: Int, of generation: UInt64) -> csimdjson_node {
+    /// The node at an index of the present document. Valid as long as the caller holds the parser and it reads no other.
+    func node(at index: Int, of generation: UInt64) -> JSONNode {
         // One unsigned comparison each; without them a stale value would read another document's memory.
         precondition(generation == self.generation, "a JSON value was used after its parser read another document")
-        guard let nodes, index >= 0, index < nodeCount else {
+        guard let nodes = document.nodes, let text = document.text, index >= 0, index < Int(document.node_count) else {
             preconditionFailure("a JSON value lies outside its document")
         }
-        return withExtendedLifetime(self) { nodes[index] }
-    }
-
-    /// The index of the value of the last member of that name. The caller has just read the object's node with `node`,
-    /// so that `index` and `count` are of the present document; the nodes of its members lie behind it (the shim counts
-    /// them as it appends them).
-    func lastMember(named name: UnsafeBufferPointer<UInt8>, ofObjectAt index: Int, count: UInt32) -> Int? {
-        guard let nodes, let text else { return nil }
-        return withExtendedLifetime(self) {
-            var found: Int?
-            var key = index + 1
-            for _ in 0..<count {
-                let node = nodes[key]
-                if Int(node.length) == name.count
-                    && UnsafeBufferPointer(start: text + Int(node.offset), count: name.count).elementsEqual(name)
-                {
-                    found = key + 1
-                }
-                key = Int(nodes[key + 1].next)
-            }
-            return found
-        }
-    }
-
-    /// Lends the text of a string or number node of the present document. The shim keeps offset and length of its nodes
-    /// inside `text`, which stands still until the next parse and lives as long as self.
-    func withBytes<Result>(of node: csimdjson_node, _ body: (UnsafeBufferPointer<UInt8>) -> Result) -> Result {
-        withExtendedLifetime(self) {
-            body(UnsafeBufferPointer(start: text.map { $0 + Int(node.offset) }, count: Int(node.length)))
-        }
+        // The same five words by another name.
+        let tokens = UnsafeRawPointer(nodes).assumingMemoryBound(to: JSONToken.self)
+        return JSONNode(place: tokens + index, nodes: tokens, text: text)
     }
 }

@@ -1,5 +1,3 @@
-internal import CSimdjson
-
 /// What a JSON value is.
 package enum JSONKind: Sendable {
     case null, bool, number, string, array, object
@@ -13,69 +11,36 @@ package struct JSONValue {
     let generation: UInt64
     let index: Int
 
-    private var node: csimdjson_node { parser.node(at: index, of: generation) }
+    private var node: JSONNode { parser.node(at: index, of: generation) }
 
-    package var kind: JSONKind {
-        let kind = node.kind
-        return if kind == CSIMDJSON_STRING.rawValue {
-            .string
-        } else if kind == CSIMDJSON_NUMBER.rawValue {
-            .number
-        } else if kind == CSIMDJSON_OBJECT.rawValue {
-            .object
-        } else if kind == CSIMDJSON_ARRAY.rawValue {
-            .array
-        } else if kind == CSIMDJSON_NULL.rawValue {
-            .null
-        } else {
-            .bool
-        }
-    }
+    package var kind: JSONKind { node.kind }
 
-    package var isNull: Bool { node.kind == CSIMDJSON_NULL.rawValue }
+    package var isNull: Bool { node.isNull }
 
-    package var bool: Bool? {
-        switch node.kind {
-        case CSIMDJSON_TRUE.rawValue: true
-        case CSIMDJSON_FALSE.rawValue: false
-        default: nil
-        }
-    }
+    package var bool: Bool? { node.bool }
 
     /// The text of a string, escapes resolved.
-    package var string: String? {
-        let node = node
-        guard node.kind == CSIMDJSON_STRING.rawValue else { return nil }
-        return parser.withBytes(of: node) { String(decoding: $0, as: UTF8.self) }
-    }
+    package var string: String? { withNode(\.string) }
 
     /// The UTF-8 of a string, escapes resolved; a copy. Never holds 0.
-    package var stringBytes: [UInt8]? {
-        let node = node
-        guard node.kind == CSIMDJSON_STRING.rawValue else { return nil }
-        return parser.withBytes(of: node) { Array($0) }
-    }
+    package var stringBytes: [UInt8]? { withStringBytes { Array($0) } }
 
     /// Lends the bytes that `stringBytes` copies, without the copy; nil when this is no string. They are valid during
     /// the call only, and the parser must not be used for another document meanwhile.
     package func withStringBytes<Result>(_ body: (UnsafeBufferPointer<UInt8>) -> Result) -> Result? {
-        let node = node
-        guard node.kind == CSIMDJSON_STRING.rawValue else { return nil }
-        return parser.withBytes(of: node, body)
+        withNode { $0.isString ? body($0.bytes) : nil }
     }
 
     /// A number's text as it stood in the document: any size and precision, valid by the grammar.
     package var rawNumber: String? {
-        let node = node
-        guard node.kind == CSIMDJSON_NUMBER.rawValue else { return nil }
-        return parser.withBytes(of: node) { String(decoding: $0, as: UTF8.self) }
+        withNode { $0.kind == .number ? String(decoding: $0.bytes, as: UTF8.self) : nil }
     }
 
     /// The value of a number that is written as an integer (no fraction, no exponent) and fits; else nil.
     package var int64: Int64? {
-        let node = node
-        guard node.kind == CSIMDJSON_NUMBER.rawValue else { return nil }
-        return parser.withBytes(of: node) { digits in
+        withNode { node in
+            guard node.kind == .number else { return nil }
+            let digits = node.bytes
             let negative = digits.first == UInt8(ascii: "-")
             var value: Int64 = 0
             for byte in digits.dropFirst(negative ? 1 : 0) {
@@ -92,8 +57,7 @@ package struct JSONValue {
 
     /// How many members an object or elements an array has, duplicates counted; 0 for anything else.
     package var count: Int {
-        let node = node
-        return node.kind == CSIMDJSON_OBJECT.rawValue || node.kind == CSIMDJSON_ARRAY.rawValue ? Int(node.length) : 0
+        withNode { $0.kind == .object || $0.kind == .array ? $0.count : 0 }
     }
 
     /// The value of an object's member, compared as UTF-8 bytes; of duplicates the last. Nil when there is none or this
@@ -110,18 +74,15 @@ package struct JSONValue {
     package subscript(_ name: StaticString) -> JSONValue? { member(named: name) }
 
     private func member(_ name: UnsafeBufferPointer<UInt8>) -> JSONValue? {
-        let object = node
-        guard object.kind == CSIMDJSON_OBJECT.rawValue else { return nil }
-        return parser.lastMember(named: name, ofObjectAt: index, count: object.length).map {
-            JSONValue(parser: parser, generation: generation, index: $0)
+        withNode { node in
+            node.member(named: name).map {
+                JSONValue(parser: parser, generation: generation, index: index + ($0.place - node.place))
+            }
         }
     }
 
     /// True when an object names some member twice.
-    package var hasDuplicateMembers: Bool {
-        _ = node
-        return parser.hasDuplicateMembers(at: index)
-    }
+    package var hasDuplicateMembers: Bool { withNode(\.hasDuplicateMembers) }
 
     /// An object's members in the order of the document, duplicates included; empty for anything else.
     package var members: Members { Members(of: self, count: kind == .object ? count : 0) }
@@ -148,7 +109,7 @@ package struct JSONValue {
             left -= 1
             let key = JSONValue(parser: parser, generation: generation, index: position)
             let value = JSONValue(parser: parser, generation: generation, index: position + 1)
-            position = Int(value.node.next)
+            position = value.node.nextIndex
             return (key, value)
         }
     }
@@ -171,7 +132,7 @@ package struct JSONValue {
             guard left > 0 else { return nil }
             left -= 1
             let element = JSONValue(parser: parser, generation: generation, index: position)
-            position = Int(element.node.next)
+            position = element.node.nextIndex
             return element
         }
     }

@@ -2,47 +2,77 @@
 /// and control characters, the short forms where there are some).
 ///
 /// Commas and colons are put by the writer; that containers are closed and keys stand only in objects is the caller's.
-package struct JSONWriter {
-    /// What was written so far.
-    package private(set) var bytes: [UInt8]
+package struct JSONWriter: ~Copyable {
+    /// Owned: allocated by `init` and `makeRoom`, freed by `deinit`. Every write is preceded by a `makeRoom` for it.
+    private var start: UnsafeMutablePointer<UInt8>
+    private var capacity: Int
+    private var count: Int
     private var needsComma = false
+
+    /// What a writer starts with unless it knows better.
+    private static let leastCapacity = 256
+    /// Words of eight bytes are stored whole, so the last may stand over by so much.
+    private static let slack = 8
 
     /// Appends to `bytes`, as if they were the start of the text.
     package init(appendingTo bytes: [UInt8] = [], reservingCapacity capacity: Int = 0) {
-        self.bytes = bytes
-        if capacity > 0 { self.bytes.reserveCapacity(bytes.count + capacity) }
+        self.capacity = max(Self.leastCapacity, bytes.count + capacity + Self.slack)
+        start = .allocate(capacity: self.capacity)
+        count = bytes.count
+        bytes.withUnsafeBufferPointer { if let base = $0.baseAddress { start.update(from: base, count: $0.count) } }
     }
+
+    deinit { start.deallocate() }
+
+    /// What was written so far; a copy.
+    package var bytes: [UInt8] { Array(UnsafeBufferPointer(start: start, count: count)) }
 
     package mutating func beginObject() { open(UInt8(ascii: "{")) }
     package mutating func endObject() { close(UInt8(ascii: "}")) }
     package mutating func beginArray() { open(UInt8(ascii: "[")) }
     package mutating func endArray() { close(UInt8(ascii: "]")) }
 
-    /// A member's name; its value comes next.
+    /// A member's name; its value comes next. It must need no escape, as no name in code does.
     package mutating func key(_ name: StaticString) {
-        separate()
-        name.withUTF8Buffer { JSONWriter.appendQuoted($0, to: &bytes) }
-        bytes.append(UInt8(ascii: ":"))
-        needsComma = false
+        name.withUTF8Buffer { name in
+            assert(Self.firstToEscape(in: name, from: 0) == name.count)
+            makeRoom(for: name.count + 4)
+            separate()
+            put(UInt8(ascii: "\""))
+            if let base = name.baseAddress { (start + count).update(from: base, count: name.count) }
+            count &+= name.count
+            put(UInt8(ascii: "\""))
+            put(UInt8(ascii: ":"))
+            needsComma = false
+        }
     }
 
+    @_disfavoredOverload
     package mutating func key(_ name: String) {
-        separate()
-        JSONWriter.appendQuoted(name, to: &bytes)
-        bytes.append(UInt8(ascii: ":"))
+        var name = name
+        name.withUTF8 { key(utf8: $0) }
+    }
+
+    /// A member's name from its UTF-8, which the caller knows to be valid.
+    package mutating func key(utf8 name: UnsafeBufferPointer<UInt8>) {
+        appendQuoted(name)
+        // `appendQuoted` leaves room for a colon.
+        put(UInt8(ascii: ":"))
         needsComma = false
     }
 
     package mutating func string(_ value: String) {
-        separate()
-        JSONWriter.appendQuoted(value, to: &bytes)
-        needsComma = true
+        var value = value
+        value.withUTF8 { string(utf8: $0) }
     }
 
     /// A string from its UTF-8, which the caller knows to be valid.
     package mutating func string(utf8 value: [UInt8]) {
-        separate()
-        value.withUnsafeBufferPointer { JSONWriter.appendQuoted($0, to: &bytes) }
+        value.withUnsafeBufferPointer { string(utf8: $0) }
+    }
+
+    package mutating func string(utf8 value: UnsafeBufferPointer<UInt8>) {
+        appendQuoted(value)
         needsComma = true
     }
 
@@ -51,39 +81,119 @@ package struct JSONWriter {
     }
 
     package mutating func bool(_ value: Bool) {
-        raw(value ? "true" : "false")
+        raw(value ? "true" : "false" as StaticString)
     }
 
     package mutating func null() {
-        raw("null")
+        raw("null" as StaticString)
     }
 
     /// Text that is one JSON value already.
     package mutating func raw(_ json: String) {
-        separate()
-        bytes.append(contentsOf: json.utf8)
-        needsComma = true
+        var json = json
+        json.withUTF8 { raw($0) }
     }
 
     package mutating func raw(_ json: [UInt8]) {
+        json.withUnsafeBufferPointer { raw($0) }
+    }
+
+    package mutating func raw(_ json: UnsafeBufferPointer<UInt8>) {
+        makeRoom(for: json.count + 1)
         separate()
-        bytes.append(contentsOf: json)
+        if let base = json.baseAddress { (start + count).update(from: base, count: json.count) }
+        count += json.count
         needsComma = true
     }
 
-    private mutating func separate() {
-        if needsComma { bytes.append(UInt8(ascii: ",")) }
+    private mutating func raw(_ json: StaticString) {
+        json.withUTF8Buffer { raw($0) }
     }
 
     private mutating func open(_ bracket: UInt8) {
+        makeRoom(for: 2)
         separate()
-        bytes.append(bracket)
+        put(bracket)
         needsComma = false
     }
 
     private mutating func close(_ bracket: UInt8) {
-        bytes.append(bracket)
+        makeRoom(for: 1)
+        put(bracket)
         needsComma = true
+    }
+
+    /// - Precondition: there is room.
+    @inline(__always)
+    private mutating func separate() {
+        if needsComma { put(UInt8(ascii: ",")) }
+    }
+
+    /// - Precondition: there is room.
+    @inline(__always)
+    private mutating func put(_ byte: UInt8) {
+        start[count] = byte
+        count &+= 1
+    }
+
+    @inline(__always)
+    private mutating func makeRoom(for bytes: Int) {
+        if capacity - count < bytes + Self.slack { grow(by: bytes) }
+    }
+
+    @inline(never)
+    private mutating func grow(by bytes: Int) {
+        capacity = max(2 * capacity, count + bytes + Self.slack)
+        let larger = UnsafeMutablePointer<UInt8>.allocate(capacity: capacity)
+        larger.update(from: start, count: count)
+        start.deallocate()
+        start = larger
+    }
+
+    /// Appends the comma that is due, the string in quotes, and room for one more byte.
+    private mutating func appendQuoted(_ value: UnsafeBufferPointer<UInt8>) {
+        makeRoom(for: value.count + 4)
+        separate()
+        put(UInt8(ascii: "\""))
+        var index = 0
+        let raw = UnsafeRawBufferPointer(value)
+        // Eight bytes at a time: nearly all texts have nothing to escape.
+        while index &+ 8 <= raw.count {
+            let word = raw.loadUnaligned(fromByteOffset: index, as: UInt64.self)
+            guard !Self.mayNeedEscape(word) else { break }
+            UnsafeMutableRawPointer(start + count).storeBytes(of: word, as: UInt64.self)
+            count &+= 8
+            index &+= 8
+        }
+        while index < value.count {
+            let byte = value[index]
+            if byte < 0x20 || byte == 0x22 || byte == 0x5c {
+                // Six for this one, and one for each that follows, beside quote and colon.
+                makeRoom(for: value.count - index + 8)
+                putEscape(of: byte)
+            } else {
+                put(byte)
+            }
+            index &+= 1
+        }
+        put(UInt8(ascii: "\""))
+    }
+
+    /// - Precondition: there is room for six bytes.
+    private mutating func putEscape(of byte: UInt8) {
+        put(UInt8(ascii: "\\"))
+        switch byte {
+        case 0x22, 0x5c: put(byte)
+        case 0x08: put(UInt8(ascii: "b"))
+        case 0x09: put(UInt8(ascii: "t"))
+        case 0x0a: put(UInt8(ascii: "n"))
+        case 0x0c: put(UInt8(ascii: "f"))
+        case 0x0d: put(UInt8(ascii: "r"))
+        default:
+            for digit in [0x75, 0x30, 0x30, 0x30 + (byte >> 4), byte & 15 + (byte & 15 < 10 ? 0x30 : 0x57)] {
+                put(digit)
+            }
+        }
     }
 
     /// The compact JSON text of a string, quotes included.
@@ -102,10 +212,9 @@ package struct JSONWriter {
                 return value.count + 2
             }
         }
-        var bytes: [UInt8] = []
-        bytes.reserveCapacity(value.count + 8)
-        appendQuoted(value, to: &bytes)
-        return String(decoding: bytes, as: UTF8.self)
+        var writer = JSONWriter(reservingCapacity: value.count + 8)
+        writer.string(utf8: value)
+        return String(decoding: UnsafeBufferPointer(start: writer.start, count: writer.count), as: UTF8.self)
     }
 
     /// How many bytes `quoted` would give.
@@ -123,24 +232,6 @@ package struct JSONWriter {
             }
             return count
         }
-    }
-
-    private static func appendQuoted(_ value: String, to bytes: inout [UInt8]) {
-        var value = value
-        value.withUTF8 { appendQuoted($0, to: &bytes) }
-    }
-
-    private static func appendQuoted(_ value: UnsafeBufferPointer<UInt8>, to bytes: inout [UInt8]) {
-        bytes.append(UInt8(ascii: "\""))
-        var start = 0
-        while true {
-            let stop = firstToEscape(in: value, from: start)
-            bytes.append(contentsOf: UnsafeBufferPointer(rebasing: value[start..<stop]))
-            guard stop < value.count else { break }
-            appendEscape(of: value[stop], to: &bytes)
-            start = stop + 1
-        }
-        bytes.append(UInt8(ascii: "\""))
     }
 
     /// Where the first byte stands that has to be escaped, or the end. Eight bytes at a time: nearly all texts have none.
@@ -173,22 +264,5 @@ package struct JSONWriter {
         let found =
             ((word &- ones &* 0x20) & ~word) | ((quotes &- ones) & ~quotes) | ((backslashes &- ones) & ~backslashes)
         return found & highs != 0
-    }
-
-    private static func appendEscape(of byte: UInt8, to bytes: inout [UInt8]) {
-        bytes.append(UInt8(ascii: "\\"))
-        switch byte {
-        case 0x22, 0x5c: bytes.append(byte)
-        case 0x08: bytes.append(UInt8(ascii: "b"))
-        case 0x09: bytes.append(UInt8(ascii: "t"))
-        case 0x0a: bytes.append(UInt8(ascii: "n"))
-        case 0x0c: bytes.append(UInt8(ascii: "f"))
-        case 0x0d: bytes.append(UInt8(ascii: "r"))
-        default:
-            let digits: StaticString = "0123456789abcdef"
-            digits.withUTF8Buffer { digits in
-                bytes.append(contentsOf: [0x75, 0x30, 0x30, digits[Int(byte >> 4)], digits[Int(byte & 15)]])
-            }
-        }
     }
 }

@@ -76,21 +76,55 @@ package struct JobHeader: Equatable, Sendable {
 
     /// Reads a header's text; nil when it is not ten fields of the right form, all of them printable ASCII.
     package init?(encoded: [UInt8]) {
-        // What is read here is written again by retries, and writing traps on anything else.
-        guard encoded.allSatisfy({ $0 > 0x20 && $0 < 0x7f }) else { return nil }
-        let fields = encoded.split(separator: 0x7c, omittingEmptySubsequences: false)
-        guard fields.count == 10 else { return nil }
-        func text(_ index: Int) -> String { String(decoding: fields[index], as: UTF8.self) }
-        guard
-            !fields[0].isEmpty, let version = Int(text(1)), version >= 0,
-            let stamp = Int64(text(2)), stamp > 0, stamp < JobHeader.stampLimit,
-            let attempts = Int(text(3)), attempts >= 0, !fields[4].isEmpty,
-            let enqueued = Int64(text(5)), enqueued >= 0, let expires = Int64(text(6)), expires >= 0
-        else { return nil }
-        self.init(
-            kind: JobKind(rawValue: text(0)), version: version, stamp: stamp, attempts: attempts,
-            organization: text(4), enqueuedMilliseconds: enqueued, expiresMilliseconds: expires,
-            traceparent: text(7), replyTo: text(8), correlationID: text(9))
+        let header = encoded.withUnsafeBufferPointer { Self.parse($0) }
+        guard let header else { return nil }
+        self = header
+    }
+
+    private static let fields = 10
+
+    private static func parse(_ bytes: UnsafeBufferPointer<UInt8>) -> JobHeader? {
+        withUnsafeTemporaryAllocation(of: Int.self, capacity: fields + 1) { starts in
+            starts[0] = 0
+            var found = 1
+            for (index, byte) in bytes.enumerated() {
+                // What is read here is written again by retries, and writing traps on anything else.
+                guard byte > 0x20 && byte < 0x7f else { return nil }
+                guard byte == 0x7c else { continue }
+                guard found < fields else { return nil }
+                starts[found] = index + 1
+                found += 1
+            }
+            guard found == fields else { return nil }
+            starts[fields] = bytes.count + 1
+            func field(_ index: Int) -> UnsafeBufferPointer<UInt8> {
+                UnsafeBufferPointer(rebasing: bytes[starts[index]..<(starts[index + 1] - 1)])
+            }
+            func text(_ index: Int) -> String { String(decoding: field(index), as: UTF8.self) }
+            guard
+                !field(0).isEmpty, let version = number(field(1)), let stamp = number(field(2)), stamp > 0,
+                stamp < stampLimit, let attempts = number(field(3)), !field(4).isEmpty,
+                let enqueued = number(field(5)), let expires = number(field(6))
+            else { return nil }
+            return JobHeader(
+                kind: JobKind(rawValue: text(0)), version: Int(version), stamp: stamp, attempts: Int(attempts),
+                organization: text(4), enqueuedMilliseconds: enqueued, expiresMilliseconds: expires,
+                traceparent: text(7), replyTo: text(8), correlationID: text(9))
+        }
+    }
+
+    /// Decimal digits that fit; nil for anything else.
+    private static func number(_ digits: UnsafeBufferPointer<UInt8>) -> Int64? {
+        guard !digits.isEmpty else { return nil }
+        var value: Int64 = 0
+        for byte in digits {
+            guard byte >= 0x30 && byte <= 0x39 else { return nil }
+            let (tens, tooLarge) = value.multipliedReportingOverflow(by: 10)
+            let (sum, overflow) = tens.addingReportingOverflow(Int64(byte - 0x30))
+            if tooLarge || overflow { return nil }
+            value = sum
+        }
+        return value
     }
 
     /// Stamps pass through Lua's doubles, which are exact below 2^53.

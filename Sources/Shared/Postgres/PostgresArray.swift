@@ -27,8 +27,10 @@ package struct PostgresArray: Sendable {
     package mutating func append(int64 value: Int64?) {
         check(.int64)
         guard let value else { return appendNull() }
-        appendLength(8)
-        withUnsafeBytes(of: value.bigEndian) { buffer.append(contentsOf: $0) }
+        // Words of four bytes, so that the tuple has no gaps.
+        let words = UInt64(bitPattern: value)
+        let element = (UInt32(8).bigEndian, UInt32(words >> 32).bigEndian, UInt32(truncatingIfNeeded: words).bigEndian)
+        withUnsafeBytes(of: element) { buffer.append(contentsOf: $0) }
         count += 1
     }
 
@@ -65,36 +67,56 @@ package struct PostgresArray: Sendable {
         count += 1
     }
 
-    /// - Parameter value: JSON text in UTF-8.
-    package mutating func append(jsonb value: [UInt8]?) {
-        check(.jsonb)
-        guard let value else { return appendNull() }
-        appendLength(value.count + 1)
-        // The version of jsonb's binary format.
-        buffer.append(1)
-        buffer.append(contentsOf: value)
+    /// The same of its two halves, each read in network order.
+    package mutating func append(uuidHigh high: UInt64, low: UInt64) {
+        check(.uuid)
+        appendLength(16)
+        withUnsafeBytes(of: (high.bigEndian, low.bigEndian)) { buffer.append(contentsOf: $0) }
         count += 1
     }
 
-    package var parameter: PostgresParameter {
-        var bytes = buffer
-        func put(_ value: Int, at offset: Int) {
-            withUnsafeBytes(of: Int32(truncatingIfNeeded: value).bigEndian) { source in
-                for index in 0..<4 { bytes[offset + index] = source[index] }
-            }
+    /// - Parameter value: JSON text in UTF-8.
+    package mutating func append(jsonb value: [UInt8]?) {
+        guard let value else {
+            check(.jsonb)
+            return appendNull()
         }
-        put(1, at: 0)
-        put(hasNulls ? 1 : 0, at: 4)
-        put(Int(type.oid), at: 8)
-        put(count, at: 12)
-        put(1, at: 16)
-        return PostgresParameter(type: type.arrayOID, bytes: bytes)
+        append(jsonb: { $0.append(contentsOf: value) })
+    }
+
+    /// Appends the JSON text that the body adds, without a copy in between.
+    package mutating func append<Result>(jsonb write: (inout [UInt8]) -> Result) -> Result {
+        check(.jsonb)
+        let start = buffer.count
+        appendLength(0)
+        // The version of jsonb's binary format.
+        buffer.append(1)
+        let result = write(&buffer)
+        setInt32(buffer.count - start - 4, at: start)
+        count += 1
+        return result
+    }
+
+    package var parameter: PostgresParameter {
+        var whole = self
+        whole.setInt32(1, at: 0)
+        whole.setInt32(hasNulls ? 1 : 0, at: 4)
+        whole.setInt32(Int(type.oid), at: 8)
+        whole.setInt32(count, at: 12)
+        whole.setInt32(1, at: 16)
+        return PostgresParameter(type: type.arrayOID, bytes: whole.buffer)
     }
 
     static func bigEndian(_ value: Int64) -> [UInt8] { withUnsafeBytes(of: value.bigEndian) { Array($0) } }
 
     private func check(_ element: PostgresType) {
         precondition(element == type, "an array holds one type")
+    }
+
+    private mutating func setInt32(_ value: Int, at offset: Int) {
+        withUnsafeBytes(of: Int32(truncatingIfNeeded: value).bigEndian) { source in
+            for index in 0..<4 { buffer[offset + index] = source[index] }
+        }
     }
 
     private mutating func appendLength(_ length: Int) {

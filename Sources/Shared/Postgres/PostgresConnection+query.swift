@@ -14,29 +14,56 @@ extension PostgresConnection {
         _ sql: String, _ parameters: [PostgresParameter] = [], deadlineMilliseconds: Int64? = nil
     ) async throws(PostgresError) -> PostgresResult {
         let deadline = deadline(after: deadlineMilliseconds ?? configuration.queryDeadlineMilliseconds)
-        if let name = statements[sql] {
-            return try await request(deadline: deadline) { handle in
-                Self.withParameters(parameters) { count, _, values, lengths in
-                    clibpq_send_prepared(handle, name, count, values, lengths)
-                }
+        let statement = PostgresStatement(sql, parameters)
+        let name = try await prepare(statement, deadline: deadline)
+        return try await request(deadline: deadline) { Self.send(statement, prepared: name, $0) }
+    }
+
+    /// Runs statements as one transaction in one exchange: the server goes from one to the next without waiting for
+    /// this side, and commits at the end. All of them took effect, durably, or none did.
+    /// - Returns: the result of each statement.
+    /// - Throws: the first failure; with `.connection` and `.deadline` nobody knows whether they took effect.
+    package func transaction(
+        of statements: [PostgresStatement], deadlineMilliseconds: Int64? = nil
+    ) async throws(PostgresError) -> [PostgresResult] {
+        guard !inTransaction else { throw PostgresError(.usage, "transactions don't nest") }
+        let deadline = deadline(after: deadlineMilliseconds ?? configuration.queryDeadlineMilliseconds)
+        var names: [String?] = []
+        for statement in statements { names.append(try await prepare(statement, deadline: deadline)) }
+        let results = try await requests(deadline: deadline, inPipeline: true) { handle in
+            guard clibpq_enter_pipeline(handle) == 1 else { return 0 }
+            for (statement, name) in zip(statements, names) {
+                guard Self.send(statement, prepared: name, handle) == 1 else { return 0 }
             }
+            return clibpq_send_sync(handle)
         }
-        guard statements.count < Self.mostStatements else {
-            return try await request(deadline: deadline) { handle in
-                Self.withParameters(parameters) { count, types, values, lengths in
-                    clibpq_send_query(handle, sql, count, types, values, lengths)
-                }
-            }
+        guard results.count == statements.count else {
+            throw PostgresError(
+                .connection, "the server gave \(results.count) results for \(statements.count) statements")
         }
+        return results
+    }
+
+    /// Prepares a statement at its first use.
+    /// - Returns: its name; nil when there are too many already.
+    private func prepare(_ statement: PostgresStatement, deadline: Int64) async throws(PostgresError) -> String? {
+        if let name = statements[statement.sql] { return name }
+        guard statements.count < Self.mostStatements else { return nil }
         let name = "s\(statements.count)"
         _ = try await request(deadline: deadline) { handle in
-            clibpq_send_prepare(handle, name, sql, Int32(parameters.count), parameters.map(\.type))
+            clibpq_send_prepare(
+                handle, name, statement.sql, Int32(statement.parameters.count), statement.parameters.map(\.type))
         }
-        statements[sql] = name
-        return try await request(deadline: deadline) { handle in
-            Self.withParameters(parameters) { count, _, values, lengths in
-                clibpq_send_prepared(handle, name, count, values, lengths)
+        statements[statement.sql] = name
+        return name
+    }
+
+    private static func send(_ statement: PostgresStatement, prepared name: String?, _ handle: OpaquePointer) -> Int32 {
+        withParameters(statement.parameters) { count, types, values, lengths in
+            guard let name else {
+                return clibpq_send_query(handle, statement.sql, count, types, values, lengths)
             }
+            return clibpq_send_prepared(handle, name, count, values, lengths)
         }
     }
 

@@ -17,9 +17,11 @@ package final class PostgresConnection: @unchecked Sendable {
     }
 
     private struct Operation {
-        let continuation: UnsafeContinuation<Result<PostgresResult?, PostgresError>, Never>
+        let continuation: UnsafeContinuation<Result<[PostgresResult], PostgresError>, Never>
         let timer: EventLoop.TimerToken
-        var result: PostgresResult?
+        /// Ends with the sync instead of with the first statement's last result.
+        let isPipeline: Bool
+        var results: [PostgresResult] = []
         var failure: PostgresError?
     }
 
@@ -127,7 +129,17 @@ package final class PostgresConnection: @unchecked Sendable {
     func request(
         deadline: Int64, _ send: (OpaquePointer) -> Int32
     ) async throws(PostgresError) -> PostgresResult {
-        let result = try await perform(deadline: deadline) { connection in
+        let results = try await requests(deadline: deadline, inPipeline: false, send)
+        guard let result = results.last else { throw PostgresError(.connection, "the server gave no result") }
+        return result
+    }
+
+    /// Sends what `send` sends and waits for all of its results.
+    /// - Parameter inPipeline: several statements and a sync, on a connection in pipeline mode.
+    func requests(
+        deadline: Int64, inPipeline: Bool, _ send: (OpaquePointer) -> Int32
+    ) async throws(PostgresError) -> [PostgresResult] {
+        try await perform(deadline: deadline, inPipeline: inPipeline) { connection in
             guard let handle = connection.handle else { return }
             if send(handle) == 1 {
                 connection.pump()
@@ -135,13 +147,11 @@ package final class PostgresConnection: @unchecked Sendable {
                 connection.fail(connection.lost())
             }
         }
-        guard let result else { throw PostgresError(.connection, "the server gave no result") }
-        return result
     }
 
     private func perform(
-        deadline: Int64, _ start: (PostgresConnection) -> Void
-    ) async throws(PostgresError) -> PostgresResult? {
+        deadline: Int64, inPipeline: Bool = false, _ start: (PostgresConnection) -> Void
+    ) async throws(PostgresError) -> [PostgresResult] {
         loop.preconditionInLoop()
         guard handle != nil else { throw closedBecause }
         guard operation == nil else { throw PostgresError(.usage, "a call is already running on this connection") }
@@ -153,14 +163,14 @@ package final class PostgresConnection: @unchecked Sendable {
             let timer = loop.schedule(afterMilliseconds: (remaining + 999_999) / 1_000_000) { [weak self] in
                 self?.fail(PostgresError(.deadline, "no answer from the database in time"))
             }
-            operation = Operation(continuation: continuation, timer: timer)
+            operation = Operation(continuation: continuation, timer: timer, isPipeline: inPipeline)
             start(self)
         }
         return try outcome.get()
     }
 
     /// Ends the running operation, if there is one.
-    private func finish(_ outcome: Result<PostgresResult?, PostgresError>) {
+    private func finish(_ outcome: Result<[PostgresResult], PostgresError>) {
         guard let ended = operation else { return }
         operation = nil
         loop.cancel(ended.timer)
@@ -218,7 +228,7 @@ package final class PostgresConnection: @unchecked Sendable {
             guard clibpq_set_nonblocking(handle) == 0 else { return fail(lost()) }
             isConnecting = false
             watchSocket(for: [.readable])
-            finish(.success(nil))
+            finish(.success([]))
         default: fail(lost())
         }
     }
@@ -243,20 +253,31 @@ package final class PostgresConnection: @unchecked Sendable {
             return
         }
         // After a loss nothing is busy: what the server said last (such as 57P01) is still there to be read.
+        var atEnd = false
         while clibpq_is_busy(handle) == 0 {
             guard let raw = clibpq_get_result(handle) else {
-                complete(handle)
-                return
+                guard operation?.isPipeline == true else { return complete(handle) }
+                // The next statement's results follow; twice nothing is a connection that ended.
+                guard !atEnd else { return fail(operation?.failure ?? lost()) }
+                atEnd = true
+                continue
             }
+            atEnd = false
             guard take(raw) else { return }
         }
     }
 
-    /// Keeps one result; false when the connection had to be given up.
+    /// Keeps one result; false when the operation is over.
     private func take(_ raw: OpaquePointer) -> Bool {
         switch Int(clibpq_result_kind(raw)) {
         case clibpq_result_done, clibpq_result_rows:
-            operation?.result = PostgresResult(owning: raw)
+            operation?.results.append(PostgresResult(owning: raw))
+        case clibpq_result_skipped: clibpq_clear(raw)
+        case clibpq_result_synced:
+            clibpq_clear(raw)
+            guard let handle else { return false }
+            if clibpq_exit_pipeline(handle) == 1 { complete(handle) } else { fail(lost()) }
+            return false
         case clibpq_result_error:
             if operation?.failure == nil { operation?.failure = Self.error(of: raw) }
             clibpq_clear(raw)
@@ -280,7 +301,7 @@ package final class PostgresConnection: @unchecked Sendable {
         } else if let failure {
             finish(.failure(failure))
         } else {
-            finish(.success(ended.result))
+            finish(.success(ended.results))
         }
     }
 

@@ -10,6 +10,8 @@ package struct QueueKeys: Sendable {
     package let prefix: String
     /// Number of partitions, a power of two, fixed when the queue is made.
     package let partitions: Int
+    /// By partition: what stands before the name of a limit.
+    private let limitStarts: [[UInt8]]
 
     /// The consumer group of every lane.
     package static let group = "workers"
@@ -21,6 +23,7 @@ package struct QueueKeys: Sendable {
         precondition(partitions > 0 && partitions <= 1024 && partitions & (partitions - 1) == 0)
         self.prefix = prefix
         self.partitions = partitions
+        limitStarts = (0..<partitions).map { Array("\(prefix)rl:{\($0)}:".utf8) }
     }
 
     /// The partition of a subject within its organization: the first two bytes of a digest of both, so one
@@ -56,9 +59,14 @@ package struct QueueKeys: Sendable {
     package func backlog(_ partition: Int) -> String { "\(prefix)q:{\(partition)}:backlog" }
     /// Hash: stamp → starts of a suspected job that ran alone.
     package func alone(_ partition: Int) -> String { "\(prefix)q:{\(partition)}:alone" }
-    /// String with expiry: the theoretical arrival time of a GCRA limit, microseconds.
-    package func limit(_ partition: Int, _ subject: SHA256Digest) -> String {
-        "\(prefix)rl:{\(partition)}:\(subject.hex.prefix(32))"
+    /// String with expiry: the theoretical arrival time of a GCRA limit, microseconds. As bytes: each write makes one.
+    package func limit(_ partition: Int, _ subject: SHA256Digest) -> [UInt8] {
+        let start = limitStarts[partition]
+        var key: [UInt8] = []
+        key.reserveCapacity(start.count + 32)
+        key.append(contentsOf: start)
+        Hex.append(firstOf: subject.bytes, count: 16, to: &key)
+        return key
     }
     /// String with expiry: whose a device token is, or that it is nobody's any more; by the SHA-256 of the token.
     package func device(_ tokenHash: [UInt8]) -> String {

@@ -40,13 +40,33 @@ package final class RedisJobSink: JobSink, @unchecked Sendable {
     ///
     /// `@unchecked Sendable`: touched on the sink's loop alone.
     private final class Batch: @unchecked Sendable {
-        var limitKeys = EncodedArguments()
-        var arguments = EncodedArguments(reservingBytes: 1024)
+        var words = Words()
         var completions: [Completion] = []
         /// Of its first write, which waits shortest: it holds for the call, so nobody is answered too late.
         let deadlineNanoseconds: Int64
 
         init(deadlineNanoseconds: Int64) { self.deadlineNanoseconds = deadlineNanoseconds }
+    }
+
+    /// What the script is told of the writes of a batch.
+    private struct Words {
+        private(set) var limitKeys = EncodedArguments()
+        private(set) var arguments = EncodedArguments(reservingBytes: 1024)
+
+        mutating func append(_ job: NewJob, headerPrefix: String, limitKey: [UInt8]?) {
+            if let limitKey { limitKeys.append(limitKey) }
+            arguments.append(Int64(job.lane.rawValue + 1))
+            arguments.append(limitKey == nil ? 0 : Int64(RedisJobSink.fixedKeyCount + limitKeys.count))
+            arguments.append(limitKey == nil ? 0 : Int64(job.limit?.perMinute ?? 0))
+            arguments.append(job.organization)
+            arguments.append(headerPrefix)
+            arguments.append(
+                JobHeader.suffix(
+                    expiresMilliseconds: job.expiresMilliseconds, traceparent: job.traceparent, replyTo: job.replyTo,
+                    correlationID: job.correlationID))
+            arguments.append(job.payload)
+            arguments.append(Int64(job.shedding.rawValue))
+        }
     }
 
     /// A write whose limit lies on another node of a cluster than it goes to, and is charged first.
@@ -68,7 +88,7 @@ package final class RedisJobSink: JobSink, @unchecked Sendable {
     /// By partition: whether a call is under way.
     private var underWay: [Bool]
     /// By the key of their limit.
-    private var charges: [String: [Charge]] = [:]
+    private var charges: [[UInt8]: [Charge]] = [:]
     private var flushPlanned = false
     private var lastPrefix = (kind: JobKind(rawValue: ""), version: 0, text: "")
 
@@ -123,7 +143,7 @@ package final class RedisJobSink: JobSink, @unchecked Sendable {
         let partition = keys.partition(organization: job.organization, subject: job.subject)
         let batch: Batch
         if let last = batches[partition].last, last.completions.count < Self.mostPerCall,
-            last.arguments.byteCount < Self.mostBytesPerCall
+            last.words.arguments.byteCount < Self.mostBytesPerCall
         {
             batch = last
         } else {
@@ -131,20 +151,10 @@ package final class RedisJobSink: JobSink, @unchecked Sendable {
             batches[partition].append(batch)
         }
         batch.completions.append(completion)
-        if let limit {
-            batch.limitKeys.append(keys.limit(limit.isShared ? keys.home(of: limit.subject) : partition, limit.subject))
+        let limitKey = limit.map {
+            keys.limit($0.isShared ? keys.home(of: $0.subject) : partition, $0.subject)
         }
-        batch.arguments.append(Int64(job.lane.rawValue + 1))
-        batch.arguments.append(limit == nil ? 0 : Int64(Self.fixedKeyCount + batch.limitKeys.count))
-        batch.arguments.append(Int64(limit?.perMinute ?? 0))
-        batch.arguments.append(job.organization)
-        batch.arguments.append(headerPrefix(of: job))
-        batch.arguments.append(
-            JobHeader.suffix(
-                expiresMilliseconds: job.expiresMilliseconds, traceparent: job.traceparent, replyTo: job.replyTo,
-                correlationID: job.correlationID))
-        batch.arguments.append(job.payload)
-        batch.arguments.append(Int64(job.shedding.rawValue))
+        batch.words.append(job, headerPrefix: headerPrefix(of: job), limitKey: limitKey)
     }
 
     /// One kind of write mostly comes after itself.
@@ -186,11 +196,11 @@ package final class RedisJobSink: JobSink, @unchecked Sendable {
     }
 
     /// - Returns: why each of them may not pass, or nil.
-    private func charge(_ key: String, _ entries: [Charge]) async -> [AcceptResult?] {
+    private func charge(_ key: [UInt8], _ entries: [Charge]) async -> [AcceptResult?] {
         guard let left = millisecondsLeft(entries[0].deadlineNanoseconds) else { return entries.map { _ in Self.late } }
         do {
             let answer = try await client.evaluate(
-                QueueScripts.limit, keys: [.text(key)],
+                QueueScripts.limit, keys: [.bytes(key)],
                 arguments: [.integer(Int64(entries.count)), .integer(Int64(entries[0].job.limit?.perMinute ?? 1))],
                 timeoutMilliseconds: left)
             guard let items = answer.elements, items.count == entries.count else {
@@ -222,10 +232,10 @@ package final class RedisJobSink: JobSink, @unchecked Sendable {
         calls += 1
         let cap = configuration.organizationBacklog
         let fixed = fixedKeys[partition]
-        let callKeys: [RedisArgument] = [fixed.first, .encoded(fixed.rest), .encoded(batch.limitKeys)]
+        let callKeys: [RedisArgument] = [fixed.first, .encoded(fixed.rest), .encoded(batch.words.limitKeys)]
         let arguments: [RedisArgument] = [
             .integer(Int64(count)), .integer(cap == 0 ? 0 : Int64(max(1, cap / keys.partitions))),
-            .encoded(batch.arguments),
+            .encoded(batch.words.arguments),
         ]
         guard configuration.replicas > 0 else {
             return client.evaluate(

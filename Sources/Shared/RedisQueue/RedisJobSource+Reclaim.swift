@@ -105,7 +105,7 @@ extension RedisJobSource {
             idleCursors[stream.key] = cursor
             for item in parts[1].elements ?? [] {
                 guard let entry = item.elements, entry.count == 2, let id = entry[0].text,
-                    !held.contains(Self.heldName(stream.partition, stream.lane, id))
+                    !held.contains(HeldEntry(stream.partition, stream.lane, id))
                 else { continue }
                 // Its holder neither ended nor refreshed it: run alone, whatever its count.
                 if let job = await job(stream, id: id, fields: entry[1], deliveries: 3) {
@@ -128,10 +128,10 @@ extension RedisJobSource {
             var more = true
             while more {
                 guard let ids = await refresh(stream, from: start) else { break }
-                let unknown = ids.filter { !held.contains(Self.heldName(stream.partition, stream.lane, $0)) }
-                let lost = unknown.filter { known.contains(Self.heldName(stream.partition, stream.lane, $0)) }
+                let unknown = ids.filter { !held.contains(HeldEntry(stream.partition, stream.lane, $0)) }
+                let lost = unknown.filter { known.contains(HeldEntry(stream.partition, stream.lane, $0)) }
                 await takeInHand(lost, stream)
-                strays.formUnion(unknown.map { Self.heldName(stream.partition, stream.lane, $0) })
+                strays.formUnion(unknown.map { HeldEntry(stream.partition, stream.lane, $0) })
                 strays.subtract(held)
                 more = ids.count == QueueScripts.mostEntries
                 start = "(" + (ids.last ?? "")

@@ -25,64 +25,82 @@ extension RedisJobSource {
         }
         for settlement in settlements {
             held.remove(
-                Self.heldName(settlement.job.partition, settlement.job.lane, settlement.job.entryID))
+                HeldEntry(settlement.job.partition, settlement.job.lane, settlement.job.entryID))
         }
     }
 
     private func settle(oneLane group: [Settlement]) async {
         let job = group[0].job
         // Done comes first: the script acknowledges all of those in one command.
-        let done = group.filter { if case .done = $0.action { true } else { false } }
-        let others = group.filter { if case .done = $0.action { false } else { true } }
-        var call: [RedisArgument] = []
+        let isDone = { (settlement: Settlement) in if case .done = settlement.action { true } else { false } }
+        let ordered = group.allSatisfy(isDone) ? group : group.filter(isDone) + group.filter { !isDone($0) }
+        var call = EncodedArguments()
         var count = 0
-        var bytes = 0
-        for settlement in done + others {
-            let (arguments, size) = Self.arguments(settlement)
-            if count == Self.mostPerCall || (count > 0 && bytes + size > Self.mostBytesPerCall) {
-                await send(call, job.partition, job.lane)
-                call.removeAll(keepingCapacity: true)
+        for settlement in ordered {
+            if count == Self.mostPerCall
+                || (count > 0 && call.byteCount + Self.size(settlement) > Self.mostBytesPerCall)
+            {
+                await send([.encoded(call)], job.partition, job.lane)
+                call = EncodedArguments()
                 count = 0
-                bytes = 0
             }
-            call.append(contentsOf: arguments)
+            Self.append(settlement, to: &call)
             count += 1
-            bytes += size
         }
-        if count > 0 { await send(call, job.partition, job.lane) }
+        if count > 0 { await send([.encoded(call)], job.partition, job.lane) }
     }
 
-    private static func arguments(_ settlement: Settlement) -> ([RedisArgument], Int) {
+    /// About what one settlement takes on the wire.
+    private static func size(_ settlement: Settlement) -> Int {
+        switch settlement.action {
+        case .done: 96
+        case .forward(_, let payload): payload.count + 256
+        case .retry, .park: settlement.job.payload.count + 256
+        case .dead: settlement.job.payload.count + 256 + deadTextBytes
+        }
+    }
+
+    private static func append(_ settlement: Settlement, to call: inout EncodedArguments) {
         let job = settlement.job
-        let id = RedisArgument.text(job.entryID)
-        let stamp = RedisArgument.integer(job.header.stamp)
-        let owner = RedisArgument.text("\(job.header.kind.rawValue)|\(job.header.organization)")
+        var owner: String { "\(job.header.kind.rawValue)|\(job.header.organization)" }
         switch settlement.action {
         case .done:
-            return (["done", id, owner, stamp], 64)
+            call.append("done")
+            call.append(job.entryID)
+            call.append(owner)
+            call.append(job.header.stamp)
         case .forward(let lane, let payload):
             var header = job.header
             header.attempts = 0
-            return (
-                ["forward", id, stamp, .integer(Int64(lane.rawValue + 1)), .text(header.encoded), .bytes(payload)],
-                payload.count + 128
-            )
+            call.append("forward")
+            call.append(job.entryID)
+            call.append(job.header.stamp)
+            call.append(Int64(lane.rawValue + 1))
+            call.append(header.encoded)
+            call.append(payload)
         case .retry(let milliseconds, let attempts):
             var header = job.header
             header.attempts = attempts
-            return (
-                ["retry", id, stamp, .integer(milliseconds), .text(header.encoded), .bytes(job.payload)],
-                job.payload.count + 128
-            )
+            call.append("retry")
+            call.append(job.entryID)
+            call.append(job.header.stamp)
+            call.append(milliseconds)
+            call.append(header.encoded)
+            call.append(job.payload)
         case .park:
-            return (["park", id, .text(job.header.encoded), .bytes(job.payload)], job.payload.count + 128)
+            call.append("park")
+            call.append(job.entryID)
+            call.append(job.header.encoded)
+            call.append(job.payload)
         case .dead(let reason, let text):
-            return (
-                [
-                    "dead", id, owner, stamp, .text(job.header.encoded),
-                    .bytes(job.payload), .text(reason), .bytes(deadText(text)),
-                ], job.payload.count + 128 + deadTextBytes
-            )
+            call.append("dead")
+            call.append(job.entryID)
+            call.append(owner)
+            call.append(job.header.stamp)
+            call.append(job.header.encoded)
+            call.append(job.payload)
+            call.append(reason)
+            call.append(deadText(text))
         }
     }
 

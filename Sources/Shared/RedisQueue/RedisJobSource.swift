@@ -37,6 +37,19 @@ package final class RedisJobSource: JobSource, @unchecked Sendable {
         var refusedAt: Int64?
     }
 
+    /// An entry of one of this worker's streams.
+    struct HeldEntry: Hashable {
+        let partition: Int
+        let lane: Lane
+        let id: String
+
+        init(_ partition: Int, _ lane: Lane, _ id: String) {
+            self.partition = partition
+            self.lane = lane
+            self.id = id
+        }
+    }
+
     package internal(set) var counters = Counters()
     /// When a fetch was last answered, on the loop's monotonic clock. 'Connected but fetching nothing' is the
     /// commonest outage of the field, so its age is published.
@@ -51,10 +64,10 @@ package final class RedisJobSource: JobSource, @unchecked Sendable {
     var streams: [Stream]
     /// Taken over by the reclaimer, not yet handed out.
     var takenOver: [FetchedJob] = []
-    /// What this process has in hand, by `partition/lane/entry`: never taken over from itself.
-    var held: Set<String> = []
+    /// What this process has in hand: never taken over from itself.
+    var held: Set<HeldEntry> = []
     /// Pending here for Redis, unknown to this process, at the last refresh.
-    var strays: Set<String> = []
+    var strays: Set<HeldEntry> = []
     /// A fetch failed after it may have reached Redis: what it handed out may be among the next strays.
     var deliveriesInDoubt = false
     /// Where each stream's search for idle entries goes on.
@@ -294,14 +307,10 @@ package final class RedisJobSource: JobSource, @unchecked Sendable {
             await buryMalformed(stream, id: id, header: header, payload: payload)
             return nil
         }
-        held.insert(Self.heldName(stream.partition, stream.lane, id))
+        held.insert(HeldEntry(stream.partition, stream.lane, id))
         return FetchedJob(
             lane: stream.lane, partition: stream.partition, entryID: id, header: parsed, payload: payload,
             deliveries: deliveries)
-    }
-
-    static func heldName(_ partition: Int, _ lane: Lane, _ id: String) -> String {
-        "\(partition)/\(lane.rawValue)/\(id)"
     }
 
     /// Waits until a stream has an entry after the last one seen there, at most about a second. In a cluster one read

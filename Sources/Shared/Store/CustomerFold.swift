@@ -5,6 +5,8 @@ internal import Wire
 struct CustomerFold {
     /// Keys a customer keeps: those with the greatest (stamp, key bytes).
     static let mostAttributes = 256
+    /// Hold no more than those: each takes six bytes at least (`"a":1,`).
+    private static let bytesOfFewAttributes = 6 * mostAttributes
 
     let id: UUIDv8
     let organization: String
@@ -17,8 +19,10 @@ struct CustomerFold {
     private(set) var osVersion = StampedText()
     private(set) var deviceModel = StampedText()
     private(set) var locale = StampedText()
-    /// By the key's bytes: Swift compares strings by canonical equivalence.
-    private var attributes: [[UInt8]: StampedText] = [:]
+    /// The attributes of the only write that had some, as they came, each key once: what most customers have in a batch.
+    private var ofOneWrite: (attributes: EncodedAttributes, stamp: Int64)?
+    /// Those of several writes. By the key's bytes: Swift compares strings by canonical equivalence.
+    private var joined: [[UInt8]: StampedText] = [:]
 
     init(id: UUIDv8, organization: String, appUserID: String, stamp: Int64) {
         self.id = id
@@ -41,15 +45,39 @@ struct CustomerFold {
         if let value = write.osVersion { osVersion.join(value, at: stamp) }
         if let value = write.deviceModel { deviceModel.join(value, at: stamp) }
         if let value = write.locale { locale.join(value, at: stamp) }
-        for attribute in write.attributes {
-            attributes[Array(attribute.key.utf8), default: StampedText()].join(attribute.value, at: stamp)
+        guard !write.encodedAttributes.isEmpty else { return }
+        if ofOneWrite == nil && joined.isEmpty && write.encodedAttributes.json.count <= Self.bytesOfFewAttributes {
+            ofOneWrite = (write.encodedAttributes, stamp)
+            return
+        }
+        if let (attributes, stamp) = ofOneWrite {
+            ofOneWrite = nil
+            join(attributes, at: stamp)
+        }
+        join(write.encodedAttributes, at: stamp)
+    }
+
+    private mutating func join(_ attributes: EncodedAttributes, at stamp: Int64) {
+        for (key, value) in attributes {
+            joined[key, default: StampedText()].join(value, at: stamp)
         }
     }
 
-    /// The attributes as the column holds them, cut to what is kept.
-    func attributesJSON() -> (json: [UInt8], cut: Bool) {
-        guard !attributes.isEmpty else { return ([0x7b, 0x7d], false) }
-        var kept = Array(attributes)
+    /// Appends the attributes as the column holds them, cut to what is kept.
+    /// - Returns: whether some were cut.
+    func appendAttributes(to json: inout [UInt8]) -> Bool {
+        json.append(0x7b)
+        defer { json.append(0x7d) }
+        if let (attributes, stamp) = ofOneWrite {
+            let stampText = Array(String(stamp).utf8)
+            for (index, (key, value)) in attributes.enumerated() {
+                if index > 0 { json.append(0x2c) }
+                key.withUnsafeBufferPointer { JSONText.appendString($0, to: &json) }
+                Self.append(value, stampText, to: &json)
+            }
+            return false
+        }
+        var kept = Array(joined)
         let cut = kept.count > Self.mostAttributes
         if cut {
             kept.sort { a, b in
@@ -58,22 +86,26 @@ struct CustomerFold {
             }
             kept.removeLast(kept.count - Self.mostAttributes)
         }
-        var json: [UInt8] = [0x7b]
         for (index, (key, text)) in kept.enumerated() {
             if index > 0 { json.append(0x2c) }
-            JSONText.appendString(key, to: &json)
-            json.append(contentsOf: [0x3a, 0x5b])
-            json.append(contentsOf: String(text.stamp).utf8)
-            json.append(0x2c)
-            if let value = text.value {
-                JSONText.appendString(value.utf8, to: &json)
-            } else {
-                json.append(contentsOf: "null".utf8)
-            }
-            json.append(0x5d)
+            key.withUnsafeBufferPointer { JSONText.appendString($0, to: &json) }
+            Self.append(text.value, Array(String(text.stamp).utf8), to: &json)
         }
-        json.append(0x7d)
-        return (json, cut)
+        return cut
+    }
+
+    /// Appends `:[stamp,"text of the value"]`.
+    private static func append(_ value: String?, _ stamp: [UInt8], to json: inout [UInt8]) {
+        json.append(0x3a)
+        json.append(0x5b)
+        json.append(contentsOf: stamp)
+        json.append(0x2c)
+        if let value {
+            JSONText.appendString(value, to: &json)
+        } else {
+            json.append(contentsOf: "null".utf8)
+        }
+        json.append(0x5d)
     }
 }
 
@@ -81,19 +113,27 @@ struct CustomerFold {
 enum JSONText {
     private static let digits = Array("0123456789abcdef".utf8)
 
-    /// Appends a string with its quotes, with only the escapes that JSON demands.
-    static func appendString(_ bytes: some Sequence<UInt8>, to json: inout [UInt8]) {
+    static func appendString(_ text: String, to json: inout [UInt8]) {
+        var text = text
+        text.withUTF8 { appendString($0, to: &json) }
+    }
+
+    /// Appends a string with its quotes, with only the escapes that JSON demands; what stands between them is copied as
+    /// a whole.
+    static func appendString(_ bytes: UnsafeBufferPointer<UInt8>, to json: inout [UInt8]) {
         json.append(0x22)
-        for byte in bytes {
-            switch byte {
-            case 0x22, 0x5c:
-                json.append(0x5c)
+        var start = 0
+        for (index, byte) in bytes.enumerated() where byte < 0x20 || byte == 0x22 || byte == 0x5c {
+            json.append(contentsOf: UnsafeBufferPointer(rebasing: bytes[start..<index]))
+            start = index + 1
+            json.append(0x5c)
+            if byte < 0x20 {
+                json.append(contentsOf: [0x75, 0x30, 0x30, digits[Int(byte >> 4)], digits[Int(byte & 15)]])
+            } else {
                 json.append(byte)
-            case 0..<0x20:
-                json.append(contentsOf: [0x5c, 0x75, 0x30, 0x30, digits[Int(byte >> 4)], digits[Int(byte & 15)]])
-            default: json.append(byte)
             }
         }
+        json.append(contentsOf: UnsafeBufferPointer(rebasing: bytes[start...]))
         json.append(0x22)
     }
 
@@ -102,10 +142,10 @@ enum JSONText {
         var json: [UInt8] = [0x7b]
         for (index, member) in members.enumerated() {
             if index > 0 { json.append(0x2c) }
-            appendString(member.0.utf8, to: &json)
+            appendString(member.0, to: &json)
             json.append(0x3a)
             if let value = member.1 {
-                appendString(value.utf8, to: &json)
+                appendString(value, to: &json)
             } else {
                 json.append(contentsOf: "null".utf8)
             }

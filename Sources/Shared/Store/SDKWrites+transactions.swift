@@ -19,7 +19,7 @@ extension SDKWrites {
         let names = factColumns.map(\.name)
         return """
             INSERT INTO transactions AS t (organization, store, transaction_key, \(names.joined(separator: ", ")))
-            SELECT * FROM unnest(\(types.enumerated().map { "$\($0 + 1)::\($1)[]" }.joined(separator: ", ")))
+            SELECT \(rows(types))
             ON CONFLICT (organization, store, transaction_key) DO UPDATE SET
                 \(names.map { "\($0) = excluded.\($0)" }.joined(separator: ", "))
             WHERE (excluded.signed_at, excluded.payload_digest) > (t.signed_at, t.payload_digest)

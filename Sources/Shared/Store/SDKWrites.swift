@@ -4,43 +4,78 @@ internal import Wire
 
 /// The writer's side of the store.
 package enum SDKWrites {
-    /// Joins a batch into the store in one transaction: one statement a table, rows in the order of their keys and
-    /// tables in one order, so that two writers never deadlock. Applying a batch again, in parts, later or in another
-    /// order ends in the same rows, and writes no row version where nothing changes.
+    /// A batch folded and written out as statements: all that can be done before a connection is free.
+    package struct Prepared: Sendable {
+        fileprivate var statements: [PostgresStatement] = []
+        /// Where the rows of each statement are counted.
+        fileprivate var counts: [any WritableKeyPath<ApplyReport, Int> & Sendable] = []
+        fileprivate var adServicesTokens: [NewAdServicesToken] = []
+        fileprivate var report = ApplyReport()
+    }
+
+    /// One statement a table, rows in the order of their keys and tables in one order, so that two writers never
+    /// deadlock.
+    package static func prepare(_ writes: [StampedWrite]) -> Prepared {
+        let fold = WriteFold(writes)
+        var prepared = Prepared()
+        prepared.report.lineageMismatches = fold.lineageMismatches
+        prepared.adServicesTokens = fold.adServicesTokens
+        func add(
+            _ sql: String, _ columns: [PostgresParameter], _ count: any WritableKeyPath<ApplyReport, Int> & Sendable
+        ) {
+            prepared.statements.append(PostgresStatement(sql, columns))
+            prepared.counts.append(count)
+        }
+        if !fold.customers.isEmpty {
+            let (columns, cut) = customerColumns(fold)
+            prepared.report.attributesCut = cut
+            add(customerSQL, columns, \.customers)
+        }
+        if !fold.devices.isEmpty { add(deviceSQL, deviceColumns(fold), \.devices) }
+        if !fold.purchases.isEmpty {
+            add(purchaseSQL, purchaseColumns(fold), \.purchases)
+            add(ownerWriteSQL, ownerWriteColumns(fold), \.ownerWrites)
+        }
+        if !fold.transactions.isEmpty { add(transactionSQL, transactionColumns(fold), \.transactions) }
+        return prepared
+    }
+
+    /// Joins a batch into the store in one transaction. Applying it again, in parts, later or in another order ends in
+    /// the same rows, and writes no row version where nothing changes.
     /// - Throws: a permanent error when a row of the batch can't be stored (nothing was; split the batch to find it),
     ///   otherwise one that a later try may not meet.
     /// - Parameter adServicesTimeScale: see `AdServicesTokens.accept`.
     package static func apply(
-        _ writes: [StampedWrite], adServicesTimeScale: Int = 1, _ connection: PostgresConnection
+        _ prepared: Prepared, adServicesTimeScale: Int = 1, _ connection: PostgresConnection
     ) async throws(PostgresError) -> ApplyReport {
-        var report = ApplyReport()
-        guard !writes.isEmpty else { return report }
-        let fold = WriteFold(writes)
-        report.lineageMismatches = fold.lineageMismatches
+        var report = prepared.report
         _ = connection.takeNotices()
-        try await connection.transaction { () async throws(PostgresError) in
-            if !fold.customers.isEmpty {
-                let (customers, cut) = customerColumns(fold)
-                report.attributesCut = cut
-                report.customers = try await connection.query(customerSQL, customers).affectedRows
-            }
-            if !fold.devices.isEmpty { _ = try await connection.query(deviceSQL, deviceColumns(fold)) }
-            if !fold.purchases.isEmpty {
-                report.purchases = try await connection.query(purchaseSQL, purchaseColumns(fold)).affectedRows
-                report.ownerWrites = try await connection.query(ownerWriteSQL, ownerWriteColumns(fold)).affectedRows
-            }
-            if !fold.transactions.isEmpty {
-                report.transactions = try await connection.query(transactionSQL, transactionColumns(fold)).affectedRows
-            }
-            if !fold.adServicesTokens.isEmpty {
+        if prepared.adServicesTokens.isEmpty {
+            guard !prepared.statements.isEmpty else { return report }
+            let results = try await connection.transaction(of: prepared.statements)
+            for (count, result) in zip(prepared.counts, results) { report[keyPath: count] = result.affectedRows }
+        } else {
+            // What is asked last depends on answers.
+            try await connection.transaction { () async throws(PostgresError) in
+                for (count, statement) in zip(prepared.counts, prepared.statements) {
+                    report[keyPath: count] =
+                        try await connection.query(statement.sql, statement.parameters).affectedRows
+                }
                 let accepted = try await AdServicesTokens.accept(
-                    fold.adServicesTokens, timeScale: adServicesTimeScale, connection)
+                    prepared.adServicesTokens, timeScale: adServicesTimeScale, connection)
                 report.adServicesTokens = accepted.written
                 report.adServicesLater = accepted.later
             }
         }
         report.attributesCut += connection.takeNotices().count { $0.message == "attributes cut" }
         return report
+    }
+
+    /// Prepares and applies.
+    package static func apply(
+        _ writes: [StampedWrite], adServicesTimeScale: Int = 1, _ connection: PostgresConnection
+    ) async throws(PostgresError) -> ApplyReport {
+        try await apply(prepare(writes), adServicesTimeScale: adServicesTimeScale, connection)
     }
 
     // MARK: - Customers
@@ -50,10 +85,10 @@ package enum SDKWrites {
             id, organization, app_user_id, first_seen, last_seen, attested, last_write_at, last_write_attested,
             last_write_reason, platform, platform_at, os_version, os_version_at, device_model, device_model_at, locale,
             locale_at, attributes)
-        SELECT * FROM unnest(
-            $1::uuid[], $2::text[], $3::text[], $4::bigint[], $5::bigint[], $6::boolean[], $7::bigint[],
-            $8::boolean[], $9::text[], $10::text[], $11::bigint[], $12::text[], $13::bigint[], $14::text[],
-            $15::bigint[], $16::text[], $17::bigint[], $18::jsonb[])
+        SELECT \(rows([
+            "uuid", "text", "text", "bigint", "bigint", "boolean", "bigint", "boolean", "text", "text", "bigint", "text",
+            "bigint", "text", "bigint", "text", "bigint", "jsonb",
+        ]))
         ON CONFLICT (id) DO UPDATE SET
             first_seen = least(c.first_seen, excluded.first_seen),
             last_seen = greatest(c.last_seen, excluded.last_seen),
@@ -72,16 +107,24 @@ package enum SDKWrites {
         """
 
     /// The join of attributes, by built-in operators where they say the same as `join_attributes`, which costs ten times
-    /// as much: nothing new (equal pairs only: what holds a pair [stamp, text] is that pair), or all of it later than
-    /// all there is (a stamp of an attribute is never later than last_seen) and too small to hold more keys than are
-    /// kept. The column is stored uncompressed, so its size is that of its content.
+    /// as much: all of it later than all there is (a stamp of an attribute is never later than last_seen) and too small
+    /// to hold more keys than are kept, which is the usual case and so comes first; or nothing new (equal pairs only:
+    /// what holds a pair [stamp, text] is that pair). The column is stored uncompressed, so its size is that of its
+    /// content.
     private static let joinedAttributes = """
-        CASE WHEN c.attributes @> excluded.attributes THEN c.attributes
-            WHEN excluded.first_seen > c.last_seen
+        CASE WHEN excluded.first_seen > c.last_seen
                 AND pg_column_size(c.attributes) + pg_column_size(excluded.attributes) < 4096
             THEN c.attributes || excluded.attributes
+            WHEN c.attributes @> excluded.attributes THEN c.attributes
             ELSE join_attributes(c.attributes, excluded.attributes) END
         """
+
+    /// The parameters as rows: arrays of one length, `$1` on. Set-returning functions of the select list go through
+    /// their arrays step by step; `FROM unnest(…)` of several would first write each into a store of its own, which
+    /// cost an eighth of the statement.
+    static func rows(_ types: [String]) -> String {
+        types.enumerated().map { "unnest($\($0.offset + 1)::\($0.element)[])" }.joined(separator: ", ")
+    }
 
     private static let laterWrite = """
         (excluded.last_write_at, excluded.last_write_attested, coalesce(excluded.last_write_reason, '')) \
@@ -107,50 +150,64 @@ package enum SDKWrites {
     }
 
     private static func customerColumns(_ fold: WriteFold) -> (columns: [PostgresParameter], cut: Int) {
-        let rows = fold.customers.values.sorted { $0.id.bytes.lexicographicallyPrecedes($1.id.bytes) }
-        var ids = PostgresArray(of: .uuid, capacity: rows.count)
-        var organizations = PostgresArray(of: .text, capacity: rows.count)
-        var users = PostgresArray(of: .text, capacity: rows.count)
-        var firstSeen = PostgresArray(of: .int64, capacity: rows.count)
-        var lastSeen = PostgresArray(of: .int64, capacity: rows.count)
-        var attested = PostgresArray(of: .bool, capacity: rows.count)
-        var writeStamps = PostgresArray(of: .int64, capacity: rows.count)
-        var writeAttested = PostgresArray(of: .bool, capacity: rows.count)
-        var writeReasons = PostgresArray(of: .text, capacity: rows.count)
-        var attributes = PostgresArray(of: .jsonb, capacity: rows.count)
+        let count = fold.customers.count
+        // By id and place: the rows themselves stay where they are.
+        let order = fold.customers.indices.map { (id: fold.customers[$0].id, place: $0) }.sorted { $0.id < $1.id }
+        var ids = PostgresArray(of: .uuid, capacity: count)
+        var organizations = PostgresArray(of: .text, capacity: count)
+        var users = PostgresArray(of: .text, capacity: count)
+        var firstSeen = PostgresArray(of: .int64, capacity: count)
+        var lastSeen = PostgresArray(of: .int64, capacity: count)
+        var attested = PostgresArray(of: .bool, capacity: count)
+        var writeStamps = PostgresArray(of: .int64, capacity: count)
+        var writeAttested = PostgresArray(of: .bool, capacity: count)
+        var writeReasons = PostgresArray(of: .text, capacity: count)
+        var platforms = StampedColumn(capacity: count)
+        var osVersions = StampedColumn(capacity: count)
+        var deviceModels = StampedColumn(capacity: count)
+        var locales = StampedColumn(capacity: count)
+        var attributes = PostgresArray(of: .jsonb, capacity: count)
         var cuts = 0
-        for row in rows {
-            ids.append(uuid: row.id.bytes)
-            organizations.append(text: row.organization)
-            users.append(text: row.appUserID)
-            firstSeen.append(int64: row.firstSeen)
-            lastSeen.append(int64: row.lastSeen)
-            attested.append(bool: row.attested)
-            writeStamps.append(int64: row.lastWrite.stamp)
-            writeAttested.append(bool: row.lastWrite.attested)
-            writeReasons.append(text: row.lastWrite.reason)
-            let (json, cut) = row.attributesJSON()
-            attributes.append(jsonb: json)
-            if cut { cuts += 1 }
+        fold.customers.withUnsafeBufferPointer { rows in
+            for (id, place) in order {
+                ids.append(uuidHigh: id.high, low: id.low)
+                organizations.append(text: rows[place].organization)
+                users.append(text: rows[place].appUserID)
+                firstSeen.append(int64: rows[place].firstSeen)
+                lastSeen.append(int64: rows[place].lastSeen)
+                attested.append(bool: rows[place].attested)
+                writeStamps.append(int64: rows[place].lastWrite.stamp)
+                writeAttested.append(bool: rows[place].lastWrite.attested)
+                writeReasons.append(text: rows[place].lastWrite.reason)
+                platforms.append(rows[place].platform)
+                osVersions.append(rows[place].osVersion)
+                deviceModels.append(rows[place].deviceModel)
+                locales.append(rows[place].locale)
+                if attributes.append(jsonb: { rows[place].appendAttributes(to: &$0) }) { cuts += 1 }
+            }
         }
-        var columns = [
-            ids, organizations, users, firstSeen, lastSeen, attested, writeStamps, writeAttested, writeReasons,
-        ]
-        for column in [\CustomerFold.platform, \.osVersion, \.deviceModel, \.locale] {
-            columns += stamped(rows, column)
-        }
-        columns.append(attributes)
+        let columns =
+            [ids, organizations, users, firstSeen, lastSeen, attested, writeStamps, writeAttested, writeReasons]
+            + platforms.arrays + osVersions.arrays + deviceModels.arrays + locales.arrays + [attributes]
         return (columns.map(\.parameter), cuts)
     }
 
-    private static func stamped<Row>(_ rows: [Row], _ column: KeyPath<Row, StampedText>) -> [PostgresArray] {
-        var values = PostgresArray(of: .text, capacity: rows.count)
-        var stamps = PostgresArray(of: .int64, capacity: rows.count)
-        for row in rows {
-            values.append(text: row[keyPath: column].value)
-            stamps.append(int64: row[keyPath: column].stamp)
+    /// A text column and that of its stamps.
+    private struct StampedColumn {
+        private var values: PostgresArray
+        private var stamps: PostgresArray
+
+        init(capacity: Int) {
+            values = PostgresArray(of: .text, capacity: capacity)
+            stamps = PostgresArray(of: .int64, capacity: capacity)
         }
-        return [values, stamps]
+
+        mutating func append(_ text: StampedText) {
+            values.append(text: text.value)
+            stamps.append(int64: text.stamp)
+        }
+
+        var arrays: [PostgresArray] { [values, stamps] }
     }
 
     // MARK: - Devices
@@ -180,9 +237,9 @@ package enum SDKWrites {
         INSERT INTO purchases AS p (
             organization, store, lineage, original_transaction_id, first_seen, last_seen, attested, jws_verified,
             raw_bundle_id, raw_bundle_id_at, raw_product_id, raw_product_id_at)
-        SELECT * FROM unnest(
-            $1::text[], $2::text[], $3::bytea[], $4::text[], $5::bigint[], $6::bigint[], $7::boolean[],
-            $8::boolean[], $9::text[], $10::bigint[], $11::text[], $12::bigint[])
+        SELECT \(rows([
+            "text", "text", "bytea", "text", "bigint", "bigint", "boolean", "boolean", "text", "bigint", "text", "bigint",
+        ]))
         ON CONFLICT (organization, store, lineage) DO UPDATE SET
             first_seen = least(p.first_seen, excluded.first_seen),
             last_seen = greatest(p.last_seen, excluded.last_seen),
@@ -202,16 +259,18 @@ package enum SDKWrites {
         var lastSeen = PostgresArray(of: .int64, capacity: rows.count)
         var attested = PostgresArray(of: .bool, capacity: rows.count)
         var jws = PostgresArray(of: .bool, capacity: rows.count)
+        var bundles = StampedColumn(capacity: rows.count)
+        var products = StampedColumn(capacity: rows.count)
         for (_, row) in rows {
             ids.append(text: row.originalTransactionID)
             firstSeen.append(int64: row.firstSeen)
             lastSeen.append(int64: row.lastSeen)
             attested.append(bool: row.attested)
             jws.append(bool: row.jwsVerified)
+            bundles.append(row.bundleID)
+            products.append(row.productID)
         }
-        columns += [ids, firstSeen, lastSeen, attested, jws]
-        let values = rows.map(\.value)
-        columns += stamped(values, \.bundleID) + stamped(values, \.productID)
+        columns += [ids, firstSeen, lastSeen, attested, jws] + bundles.arrays + products.arrays
         return columns.map(\.parameter)
     }
 
@@ -229,12 +288,8 @@ package enum SDKWrites {
 
     private static let ownerWriteSQL = """
         INSERT INTO purchase_owner_writes AS w (
-            organization, store, lineage, stamp, customer, attested, jws, operator, device, address_hash)
-        SELECT organization, store, lineage, stamp, customer, attested, jws, false, device, address_hash
-        FROM unnest(
-            $1::text[], $2::text[], $3::bytea[], $4::bigint[], $5::uuid[], $6::boolean[], $7::boolean[],
-            $8::text[], $9::text[]
-        ) AS n(organization, store, lineage, stamp, customer, attested, jws, device, address_hash)
+            organization, store, lineage, stamp, customer, attested, jws, device, address_hash, operator)
+        SELECT \(rows(["text", "text", "bytea", "bigint", "uuid", "boolean", "boolean", "text", "text"])), false
         ON CONFLICT (organization, store, lineage, stamp, customer) DO UPDATE SET
             attested = w.attested OR excluded.attested,
             jws = w.jws OR excluded.jws,
@@ -249,7 +304,7 @@ package enum SDKWrites {
         let rows = fold.ownerWrites.sorted { a, b in
             if a.key.purchase != b.key.purchase { return a.key.purchase < b.key.purchase }
             if a.key.stamp != b.key.stamp { return a.key.stamp < b.key.stamp }
-            return a.key.customer.bytes.lexicographicallyPrecedes(b.key.customer.bytes)
+            return a.key.customer < b.key.customer
         }
         var columns = keyColumns(rows.map(\.key.purchase))
         var stamps = PostgresArray(of: .int64, capacity: rows.count)
@@ -260,7 +315,7 @@ package enum SDKWrites {
         var addresses = PostgresArray(of: .text, capacity: rows.count)
         for (key, row) in rows {
             stamps.append(int64: key.stamp)
-            customers.append(uuid: key.customer.bytes)
+            customers.append(uuidHigh: key.customer.high, low: key.customer.low)
             attested.append(bool: row.attested)
             jws.append(bool: row.jws)
             devices.append(text: row.device)

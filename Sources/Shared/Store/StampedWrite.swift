@@ -29,6 +29,7 @@ package struct ApplyReport: Equatable, Sendable {
     package var purchases = 0
     package var transactions = 0
     package var ownerWrites = 0
+    package var devices = 0
     package var adServicesTokens = 0
     /// AdServices tokens of installs that had one: counted and thrown away.
     package var adServicesLater = 0

@@ -3,7 +3,9 @@ internal import Wire
 
 /// A batch folded: each key once, everything joined. Plain values; nothing waits.
 package struct WriteFold {
-    private(set) var customers: [UUIDv8: CustomerFold] = [:]
+    /// Each customer once, in no order.
+    private(set) var customers: [CustomerFold] = []
+    private var places: [UUIDv8: Int] = [:]
     private(set) var purchases: [PurchaseKey: PurchaseFold] = [:]
     private(set) var ownerWrites: [OwnerWriteKey: OwnerWriteFold] = [:]
     private(set) var transactions: [TransactionKey: TransactionFacts] = [:]
@@ -26,11 +28,12 @@ package struct WriteFold {
     /// - Parameter writes: in any order, with any repetition.
     package init(_ writes: [StampedWrite]) {
         customers.reserveCapacity(writes.count)
+        places.reserveCapacity(writes.count)
         for write in writes {
             switch write.content {
             case .identify(let identify):
-                let id = touch(write, appUserID: identify.appUserID, proof: identify.proof)
-                customers[id]?.merge(identify, stamp: write.stamp)
+                let place = touch(write, appUserID: identify.appUserID, proof: identify.proof)
+                customers[place].merge(identify, stamp: write.stamp)
             case .attribute(let attribute): fold(attribute, of: write)
             case .adServices(let token):
                 touchDevice(write, token.proof)
@@ -47,19 +50,22 @@ package struct WriteFold {
         devices[name] = max(devices[name] ?? 0, hour)
     }
 
-    private mutating func touch(_ write: StampedWrite, appUserID: String, proof: WriteProof) -> UUIDv8 {
+    /// - Returns: where the customer stands.
+    private mutating func touch(_ write: StampedWrite, appUserID: String, proof: WriteProof) -> Int {
         touchDevice(write, proof)
         let id = UUIDv8.customer(organization: write.organization, appUserID: appUserID)
-        customers[
-            id,
-            default: CustomerFold(
-                id: id, organization: write.organization, appUserID: appUserID, stamp: write.stamp)
-        ].touch(stamp: write.stamp, proof: proof)
-        return id
+        let place = places[id] ?? customers.count
+        if place == customers.count {
+            places[id] = place
+            customers.append(
+                CustomerFold(id: id, organization: write.organization, appUserID: appUserID, stamp: write.stamp))
+        }
+        customers[place].touch(stamp: write.stamp, proof: proof)
+        return place
     }
 
     private mutating func fold(_ attribute: AttributeWrite, of write: StampedWrite) {
-        let customer = touch(write, appUserID: attribute.appUserID, proof: attribute.proof)
+        let customer = customers[touch(write, appUserID: attribute.appUserID, proof: attribute.proof)].id
         var facts: TransactionFacts?
         if case .verified(let verified) = attribute.evidence { facts = verified }
         // What the signature names is the purchase; a body that names another one proves nothing about that other.

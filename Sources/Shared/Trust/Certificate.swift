@@ -1,3 +1,4 @@
+internal import Bytes
 internal import COpenSSL
 
 /// One X.509 certificate that parsed as exactly one DER structure.
@@ -99,10 +100,9 @@ final class P256Key: @unchecked Sendable {
         return copenssl_p256_key_point(handle, &point) == 1 ? point : nil
     }
 
-    /// Whether `signature` is ES256 (RFC 7518 §3.4: r and s, 32 bytes each) over the message.
-    func verifies(signature: [UInt8], of message: UnsafeBufferPointer<UInt8>) -> Bool {
+    /// Whether `signature` is ES256 (RFC 7518 §3.4: r and s, 32 bytes each) over what has that digest.
+    func verifies(signature: [UInt8], of digest: SHA256Digest) -> Bool {
         guard signature.count == 64 else { return false }
-        return copenssl_es256_verify(
-            handle, message.baseAddress, UInt64(message.count), signature) == 1
+        return copenssl_es256_verify(handle, digest.bytes, signature) == 1
     }
 }

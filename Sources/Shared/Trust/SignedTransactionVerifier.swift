@@ -25,6 +25,10 @@ package final class SignedTransactionVerifier: Sendable {
     /// Apple's own come in here: one for each leaf.
     private let headers = Mutex(RecentList<KnownHeader>(capacity: ChainVerifier.capacity))
 
+    private let signatures = Mutex(GoodSignatures(capacity: SignedTransactionVerifier.signaturesRemembered))
+    /// What a busy verifier sees in some seconds: a token that comes again mostly comes soon.
+    static let signaturesRemembered = 20_000
+
     /// With these roots and no others. Throws `.empty` without any.
     package init(roots: [TrustedRoot]) throws(TrustError) {
         guard !roots.isEmpty else { throw TrustError(.empty, "no root certificate is given") }
@@ -81,8 +85,12 @@ package final class SignedTransactionVerifier: Sendable {
         if let known { chain = known.chain } else { chain = try self.chain(header: jws.decodedHeader()) }
 
         guard jws.signature.count == 64 else { throw Refusal(.badSignature, "the signature has not 64 bytes") }
-        guard chain.key.verifies(signature: jws.signature, of: jws.signingInput) else {
-            throw Refusal(.badSignature, "the signature does not fit")
+        let good = GoodSignatures.Entry(digest: SHA256Digest(of: jws.signingInput), signature: jws.signature)
+        if known == nil || !signatures.withLock({ $0.contains(good) }) {
+            guard chain.key.verifies(signature: good.signature, of: good.digest) else {
+                throw Refusal(.badSignature, "the signature does not fit")
+            }
+            signatures.withLock { $0.insert(good) }
         }
         if known == nil {
             let entry = KnownHeader(text: Array(jws.header), chain: chain)
@@ -117,6 +125,9 @@ package final class SignedTransactionVerifier: Sendable {
         }
         return try chains.chain(leaf: certificates[0], intermediate: certificates[1], root: certificates[2])
     }
+
+    /// How many signatures are remembered; for tests.
+    var knownSignatureCount: Int { signatures.withLock { $0.count } }
 
     /// How many chains are remembered; for tests.
     var knownChainCount: Int { chains.knownCount }

@@ -40,22 +40,22 @@ package struct AdServicesCall: Equatable, Sendable {
 extension Validated where Write == AdServicesCall {
     /// Reads `POST /api/sdk/v1/adservices`. The parser is only borrowed: nothing of its document is kept.
     package init(body: [UInt8], using parser: JSONParser) throws(WireError) {
-        try self.init(validating: Self.object(in: body, using: parser))
+        try self.init(body: body, using: parser) { body throws(WireError) in try Self(validating: body) }
     }
 
     /// Checks a parsed body. The first fault in this order is the one that is told: no object; a required field that is
     /// missing (bundleId, installId, token); an invalid one (the same order).
-    package init(validating body: JSONValue) throws(WireError) {
+    init(validating body: JSONNode) throws(WireError) {
         var fields = try RequestFields(body)
-        let bundleID = try fields.required("bundleId")
-        let installID = try fields.required("installId")
-        let token = try fields.required("token")
+        let bundleID = try fields.required(.bundleId)
+        let installID = try fields.required(.installId)
+        let token = try fields.required(.token)
         var call = AdServicesCall(
             bundleID: try RequestFields.bundleID(bundleID), installID: try RequestFields.installID(installID),
             token: try Self.token(token))
-        call.appVersion = fields.optional(.appVersion, "appVersion", TextRules.isDeviceField)
-        call.storefront = fields.optional(.storefront, "storefront", TextRules.isStorefront)
-        let environment = fields.optional(.environment, "environment") { _ in true }
+        call.appVersion = fields.optional(.appVersion, TextRules.isDeviceField)
+        call.storefront = fields.optional(.storefront, TextRules.isStorefront)
+        let environment = fields.optional(.environment) { _ in true }
         call.environment = AdServicesWrite.Environment(sent: environment)
         self.init(write: call, ignoredFields: fields.ignored)
         if TextRules.isOddUserID(call.installID) { oddities.append(.oddInstallID) }
@@ -63,8 +63,8 @@ extension Validated where Write == AdServicesCall {
 
     /// Text of either base64 alphabet. White space is taken off anywhere: Apple's own sample has some inside, from where
     /// its lines were broken.
-    private static func token(_ value: JSONValue) throws(WireError) -> String {
-        let bytes = value.stringBytes?.filter { $0 != 0x20 && !(0x09...0x0d).contains($0) }
+    private static func token(_ value: JSONNode) throws(WireError) -> String {
+        let bytes = value.isString ? value.bytes.filter { $0 != 0x20 && !(0x09...0x0d).contains($0) } : nil
         guard let bytes, SDKLimits.adServicesTokenBytes.contains(bytes.count),
             bytes.allSatisfy({ TextRules.isBase64URL($0) || [0x2b, 0x2f, 0x3d].contains($0) })
         else {

@@ -21,17 +21,17 @@ package struct AttestCall: Equatable, Sendable {
 extension Validated where Write == AttestCall {
     /// Reads the body. The parser is only borrowed.
     package init(body: [UInt8], using parser: JSONParser) throws(WireError) {
-        try self.init(validating: Self.object(in: body, using: parser))
+        try self.init(body: body, using: parser) { body throws(WireError) in try Self(validating: body) }
     }
 
     /// Checks a parsed body. The first fault in this order is the one that is told: no object; a required field that is
     /// missing (keyId, attestation, challenge, bundleId); an invalid one (the same order).
-    package init(validating body: JSONValue) throws(WireError) {
+    init(validating body: JSONNode) throws(WireError) {
         let fields = try RequestFields(body)
-        let keyID = try fields.required("keyId")
-        let attestation = try fields.required("attestation")
-        let challenge = try fields.required("challenge")
-        let bundleID = try fields.required("bundleId")
+        let keyID = try fields.required(.keyId)
+        let attestation = try fields.required(.attestation)
+        let challenge = try fields.required(.challenge)
+        let bundleID = try fields.required(.bundleId)
         guard let key = Self.base64(keyID), key.count == SDKLimits.keyIDBytes else {
             throw WireError(.invalidField, "keyId must be base64 of 32 bytes", field: "keyId")
         }
@@ -51,14 +51,13 @@ extension Validated where Write == AttestCall {
     }
 
     /// Either alphabet, padded or not: SDKs differ.
-    private static func base64(_ value: JSONValue) -> [UInt8]? {
-        let read: [UInt8]?? = value.withStringBytes { text in
-            if let bytes = Base64.decode(text, .standard) { return bytes }
-            let padding = text.count % 4 == 0 ? text.suffix(2).count { $0 == UInt8(ascii: "=") } : 0
-            if let bytes = Base64.decode(text.dropLast(padding), .url) { return bytes }
-            let missing = (4 - text.count % 4) % 4
-            return Base64.decode(Array(text) + Array(repeating: UInt8(ascii: "="), count: missing), .standard)
-        }
-        return read ?? nil
+    private static func base64(_ value: JSONNode) -> [UInt8]? {
+        guard value.isString else { return nil }
+        let text = value.bytes
+        if let bytes = Base64.decode(text, .standard) { return bytes }
+        let padding = text.count % 4 == 0 ? text.suffix(2).count { $0 == UInt8(ascii: "=") } : 0
+        if let bytes = Base64.decode(text.dropLast(padding), .url) { return bytes }
+        let missing = (4 - text.count % 4) % 4
+        return Base64.decode(Array(text) + Array(repeating: UInt8(ascii: "="), count: missing), .standard)
     }
 }

@@ -3,7 +3,11 @@ package import JSON
 extension AttributeWrite {
     /// The payload of an attribute job: compact JSON in the names of the request, `store`, `proof`, and one of `jws`
     /// (unverified), `verified` (an object of facts) and `jwsRefused` (a word), or none; what is nil is left out.
-    package func encodePayload() -> [UInt8] {
+    package func encodePayload() -> [UInt8] { encodePayload(proof: proof) }
+
+    /// The same with another proof than its own: the door learns it after the fields, and a changed copy would cost more
+    /// than the encoding.
+    package func encodePayload(proof: WriteProof) -> [UInt8] {
         var writer = JSONWriter(reservingCapacity: 512)
         writer.beginObject()
         writer.member("appUserId", appUserID)

@@ -3,28 +3,28 @@ package import JSON
 extension Validated where Write == AttributeWrite {
     /// Reads `POST /api/sdk/v1/attribute`. The parser is only borrowed: nothing of its document is kept.
     package init(body: [UInt8], using parser: JSONParser) throws(WireError) {
-        try self.init(validating: Self.object(in: body, using: parser))
+        try self.init(body: body, using: parser) { body throws(WireError) in try Self(validating: body) }
     }
 
     /// Checks a parsed body. The first fault in this order is the one that is told: no object; a required field that is
     /// missing (appUserId, bundleId, originalTransactionId); an invalid one (the same order). `proof` is left at its
     /// default, `store` says what the body alone says (`PurchaseStore.init(platform:hasJWS:originalTransactionID:)`).
-    package init(validating body: JSONValue) throws(WireError) {
+    init(validating body: JSONNode) throws(WireError) {
         var fields = try RequestFields(body)
-        let userID = try fields.required("appUserId")
-        let bundleID = try fields.required("bundleId")
-        let transactionID = try fields.required("originalTransactionId")
+        let userID = try fields.required(.appUserId)
+        let bundleID = try fields.required(.bundleId)
+        let transactionID = try fields.required(.originalTransactionId)
         var write = AttributeWrite(
             appUserID: try RequestFields.userID(userID), bundleID: try RequestFields.bundleID(bundleID),
             store: .appStore, originalTransactionID: try RequestFields.originalTransactionID(transactionID))
-        let platform = fields.optional(.platform, "platform", TextRules.isPlatform)
-        write.productID = fields.optional(.productId, "productId", TextRules.isProductID)
-        let jws = fields.optional(.jws, "jws", TextRules.isJWS)
+        let platform = fields.optional(.platform, TextRules.isPlatform)
+        write.productID = fields.optional(.productId, TextRules.isProductID)
+        let jws = fields.optional(.jws, TextRules.isJWS)
         if let jws { write.evidence = .unverified(jws: jws) }
         write.store = PurchaseStore(
             platform: platform, hasJWS: jws != nil, originalTransactionID: write.originalTransactionID)
         // Not used by this call; a bad one is counted all the same, since other calls will refuse it.
-        _ = fields.optional(.installId, "installId", TextRules.isUserID)
+        fields.check(.installId, TextRules.isUserID)
         self.init(write: write, ignoredFields: fields.ignored)
         if TextRules.isOddUserID(write.appUserID) { oddities.append(.oddUserID) }
     }

@@ -1,64 +1,91 @@
 internal import JSON
 
-extension IdentifyWrite {
+extension EncodedAttributes {
     /// Reads an `attributes` object: of duplicate keys the last, at its place. Faults are told in the order of the
     /// members, the size last, once all else is right.
-    static func attributes(of value: JSONValue) throws(WireError) -> [Attribute] {
-        guard value.kind == .object else { throw notFlat("attributes must be a flat JSON object") }
-        // Keys are unique but for oddities, and finding that out is cheap.
-        let winners = value.hasDuplicateMembers ? lastMembers(of: value) : nil
-        var attributes: [Attribute] = []
-        attributes.reserveCapacity(value.count)
-        var position = 0
-        // The braces; then every member's key, colon, value and comma, less the last comma.
-        var size = 2
-        for (key, value) in value.members {
-            defer { position += 1 }
-            if let winners, !winners.contains(position) { continue }
-            let attribute = try attribute(key: key, value: value)
-            size += JSONWriter.quotedCount(attribute.key) + (attribute.value?.utf8.count ?? "null".utf8.count) + 2
-            attributes.append(attribute)
+    init(validating value: JSONNode) throws(WireError) {
+        guard value.isObject else { throw Self.notFlat("attributes must be a flat JSON object") }
+        guard value.count > 0 else {
+            self.init()
+            return
         }
-        if !attributes.isEmpty { size -= 1 }
-        guard size <= SDKLimits.attributesBytes else {
+        // Keys are unique but for oddities, and finding that out is cheap.
+        let winners = value.hasDuplicateMembers ? Self.lastMembers(of: value) : nil
+        // What the object takes without white space, had it no escapes: the braces; then every member's key, its quotes
+        // and colon, its value and a comma, less the last comma.
+        var size = 1
+        var key = value.inner
+        for position in 0..<value.count {
+            let member = key.inner
+            if winners?.contains(position) ?? true {
+                try Self.check(key: key.bytes)
+                try Self.check(value: member)
+                size += key.bytes.count + 4 + (member.isString ? 2 : 0) + member.bytes.count
+            }
+            key = member.next
+        }
+        let source = value.source
+        // An escape is longer than what it stands for: the sizes are equal when there is neither an escape, nor white
+        // space, nor a member that lost, and then the text is what the writer would write.
+        let json = size == source.count ? Array(source) : Self.compact(value, winners)
+        guard json.count <= SDKLimits.attributesBytes else {
             throw WireError(
                 .attributesTooLarge, "attributes take more than \(SDKLimits.attributesBytes) bytes as compact JSON",
                 field: "attributes")
         }
-        return attributes
+        self.init(checked: json)
     }
 
-    private static func attribute(key: JSONValue, value: JSONValue) throws(WireError) -> Attribute {
-        guard let name = key.string, !name.utf8.isEmpty, name.utf8.count <= SDKLimits.attributeKeyBytes else {
+    private static func compact(_ object: JSONNode, _ winners: Set<Int>?) -> [UInt8] {
+        var writer = JSONWriter(reservingCapacity: object.source.count)
+        writer.beginObject()
+        var key = object.inner
+        for position in 0..<object.count {
+            let member = key.inner
+            if winners?.contains(position) ?? true {
+                writer.key(utf8: key.bytes)
+                if member.isString { writer.string(utf8: member.bytes) } else { writer.raw(member.bytes) }
+            }
+            key = member.next
+        }
+        writer.endObject()
+        return writer.bytes
+    }
+
+    private static func check(key: UnsafeBufferPointer<UInt8>) throws(WireError) {
+        guard 1...SDKLimits.attributeKeyBytes ~= key.count else {
             throw invalid("a key of attributes must have 1 to \(SDKLimits.attributeKeyBytes) bytes")
         }
-        switch value.kind {
-        case .null: return Attribute(key: name, value: nil)
-        case .bool: return Attribute(key: name, value: value.bool == true ? "true" : "false")
-        case .string: return Attribute(key: name, value: value.withStringBytes { JSONWriter.quoted(utf8: $0) })
-        case .number:
-            guard let text = value.rawNumber, isStorableNumber(text) else {
-                throw invalid(
-                    "a number in attributes must be finite and have at most \(SDKLimits.attributeNumberDigits) digits")
-            }
-            return Attribute(key: name, value: text)
-        case .array, .object: throw notFlat("attributes must not hold objects or arrays")
+    }
+
+    private static func check(value: JSONNode) throws(WireError) {
+        guard !value.isContainer else { throw notFlat("attributes must not hold objects or arrays") }
+        guard !value.isNumber || isStorableNumber(value.bytes) else {
+            throw invalid(
+                "a number in attributes must be finite and have at most \(SDKLimits.attributeNumberDigits) digits")
         }
     }
 
     /// Few digits, and finite as a double. The text itself is what is stored.
-    private static func isStorableNumber(_ text: String) -> Bool {
-        let digits = text.utf8.lazy.filter(TextRules.isDigit).count
-        guard digits <= SDKLimits.attributeNumberDigits else { return false }
+    private static func isStorableNumber(_ text: UnsafeBufferPointer<UInt8>) -> Bool {
+        if text.count > SDKLimits.attributeNumberDigits {
+            guard text.count(where: TextRules.isDigit) <= SDKLimits.attributeNumberDigits else { return false }
+        }
         // Without an exponent 30 digits are far from a double's end.
-        guard text.utf8.contains(where: { $0 | 0x20 == UInt8(ascii: "e") }) else { return true }
-        return Double(text)?.isFinite == true
+        var hasExponent = false
+        for byte in text where byte | 0x20 == UInt8(ascii: "e") { hasExponent = true }
+        guard hasExponent else { return true }
+        return Double(String(decoding: text, as: UTF8.self))?.isFinite == true
     }
 
     /// The positions of the last member of each name.
-    private static func lastMembers(of object: JSONValue) -> Set<Int> {
+    private static func lastMembers(of object: JSONNode) -> Set<Int> {
         var last: [[UInt8]: Int] = [:]
-        for (position, member) in object.members.enumerated() { last[member.key.stringBytes ?? []] = position }
+        var key = object.inner
+        for position in 0..<object.count {
+            last[Array(key.bytes)] = position
+            key = key.inner.next
+        }
         return Set(last.values)
     }
 

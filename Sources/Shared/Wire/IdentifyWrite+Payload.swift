@@ -2,8 +2,12 @@ package import JSON
 
 extension IdentifyWrite {
     /// The payload of an identify job: compact JSON in the names of the request and `proof`; what is nil is left out.
-    package func encodePayload() -> [UInt8] {
-        var writer = JSONWriter(reservingCapacity: 512)
+    package func encodePayload() -> [UInt8] { encodePayload(proof: proof) }
+
+    /// The same with another proof than its own: the door learns it after the fields, and a changed copy would cost more
+    /// than the encoding.
+    package func encodePayload(proof: WriteProof) -> [UInt8] {
+        var writer = JSONWriter(reservingCapacity: 512 + encodedAttributes.json.count)
         writer.beginObject()
         writer.member("appUserId", appUserID)
         writer.member("bundleId", bundleID)
@@ -11,14 +15,9 @@ extension IdentifyWrite {
         writer.member("osVersion", osVersion)
         writer.member("deviceModel", deviceModel)
         writer.member("locale", locale)
-        if !attributes.isEmpty {
+        if !encodedAttributes.isEmpty {
             writer.key("attributes")
-            writer.beginObject()
-            for attribute in attributes {
-                writer.key(attribute.key)
-                writer.raw(attribute.value ?? "null")
-            }
-            writer.endObject()
+            writer.raw(encodedAttributes.json)
         }
         proof.encode(to: &writer)
         writer.endObject()
@@ -41,7 +40,9 @@ extension IdentifyWrite {
             deviceModel: try reader.optionalString("deviceModel", TextRules.isDeviceField),
             locale: try reader.optionalString("locale", TextRules.isDeviceField))
         if let attributes = reader.value("attributes") {
-            self.attributes = try IdentifyWrite.attributes(of: attributes)
+            encodedAttributes = try attributes.withNode { node throws(WireError) in
+                try EncodedAttributes(validating: node)
+            }
             // In a payload a key twice is a slip of the editor, not a client's habit.
             if attributes.hasDuplicateMembers { throw reader.invalid("attributes") }
         }

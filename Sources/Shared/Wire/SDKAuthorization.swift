@@ -43,17 +43,20 @@ package enum UnattestedReason: String, CaseIterable, Sendable {
     /// A value outside the documented ones.
     case other
 
-    /// - Parameter value: the header's value; nil, and so no reason, when there is none.
-    package init?(header value: String?) {
-        guard let value else { return nil }
-        let text = String(decoding: value.utf8.trimmingHeaderSpace(), as: UTF8.self)
-        self = UnattestedReason.allCases.first { TextRules.same($0.rawValue, text) } ?? .other
+    /// - Parameter value: the header's bytes; nil, and so no reason, when there is none.
+    package init?(header value: ArraySlice<UInt8>?) {
+        guard let text = value?.trimmingHeaderSpace() else { return nil }
+        for reason in Self.allCases where text.elementsEqual(reason.rawValue.utf8) {
+            self = reason
+            return
+        }
+        self = .other
     }
 }
 
-extension String.UTF8View {
+extension BidirectionalCollection<UInt8> {
     /// Without the spaces and tabs at both ends.
-    fileprivate func trimmingHeaderSpace() -> Substring.UTF8View {
+    fileprivate func trimmingHeaderSpace() -> SubSequence {
         var rest = self[...]
         while let first = rest.first, first == 0x20 || first == 0x09 { rest = rest.dropFirst() }
         while let last = rest.last, last == 0x20 || last == 0x09 { rest = rest.dropLast() }

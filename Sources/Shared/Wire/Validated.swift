@@ -23,14 +23,18 @@ package enum Oddity: String, CaseIterable, Sendable {
 }
 
 extension Validated {
-    /// Reads a body from the network: its size, then its JSON. A body that is JSON but no object is `malformed_json`:
-    /// there is no field to name.
-    static func object(in body: [UInt8], using parser: JSONParser) throws(WireError) -> JSONValue {
+    /// Reads a body from the network: its size, then its JSON, then its fields. A body that is JSON but no object is
+    /// `malformed_json`: there is no field to name.
+    init(
+        body: [UInt8], using parser: JSONParser, _ read: (JSONNode) throws(WireError) -> Self
+    ) throws(WireError) {
         guard body.count <= SDKLimits.bodyBytes else { throw .bodyTooLarge }
+        let root: JSONValue
         do {
-            return try parser.parse(body)
+            root = try parser.parse(body)
         } catch {
             throw WireError(error)
         }
+        self = try root.withNode(read)
     }
 }

@@ -28,6 +28,11 @@ package final class Worker: @unchecked Sendable {
     private let log: Log
     private let metrics: WorkerMetrics
     private var stopping = false
+    /// The last batch fetched, until it is handled.
+    private var handling: Task<Void, Never>?
+    private var settling: Task<Void, Never>?
+    /// The last fetch brought so much that more is likely to wait.
+    private var hasBacklog = false
 
     /// Pause after a dependency failed, doubled up to the cap: workers must go on within five seconds of its return.
     private static let breakerMilliseconds: Int64 = 100
@@ -57,28 +62,47 @@ package final class Worker: @unchecked Sendable {
     }
 
     /// Works until stopped. Runs on the loop.
+    ///
+    /// While more waits than a batch holds, the next batch is fetched and made ready while the one before it is at the
+    /// database; otherwise it gathers meanwhile, and is fetched when that one is through. Settling a batch overlaps with
+    /// the next; more than one behind would hide a Redis that can't keep up.
     package func run() async {
-        var settling: Task<Void, Never>?
         while !stopping {
+            if !hasBacklog || breakerOpen { await handling?.value }
             let jobs = await source.fetch(atMost: configuration.batch)
-            guard !jobs.isEmpty else { continue }
+            guard !jobs.isEmpty else {
+                hasBacklog = false
+                continue
+            }
             inHand += jobs.count
+            hasBacklog = jobs.count >= configuration.batch / 2
+            let new = jobs.filter { $0.deliveries <= 1 }
+            let before = handling
+            if !new.isEmpty {
+                handling = loop.spawn {
+                    let settlements = await self.work(new, after: before)
+                    await before?.value
+                    await self.settling?.value
+                    self.settling = self.loop.spawn { await self.settle(settlements) }
+                }
+            }
+            // Two batches are handled at a time, and suspects by themselves.
+            await before?.value
+            guard new.count < jobs.count else { continue }
+            await handling?.value
             let lostOnce = jobs.filter { $0.deliveries == 2 }
-            let settlements = await work(jobs.filter { $0.deliveries <= 1 })
-            // Settling the last batch overlaps with handling this one; more than one behind would hide a Redis that
-            // can't keep up.
-            await settling?.value
-            settling = loop.spawn { await self.settle(settlements) }
             for start in stride(from: 0, to: lostOnce.count, by: Self.firstSuspects) where !stopping {
                 await settle(await work(Array(lostOnce[start...].prefix(Self.firstSuspects))))
             }
             for job in jobs where job.deliveries > 2 && !stopping { await alone(job) }
         }
+        await handling?.value
         await settling?.value
     }
 
     /// Handles jobs until the dependency is there or the worker stops.
-    private func work(_ jobs: [FetchedJob]) async -> [Settlement] {
+    /// - Parameter before: the batch before this one. When this one fails for a dependency, that one tries the way.
+    private func work(_ jobs: [FetchedJob], after before: Task<Void, Never>? = nil) async -> [Settlement] {
         var remaining = jobs[...]
         var settlements: [Settlement] = []
         var pause = Self.breakerMilliseconds
@@ -94,6 +118,7 @@ package final class Worker: @unchecked Sendable {
                 remaining = remaining.dropFirst(part.count)
             } catch {
                 openBreaker(error)
+                await before?.value
                 if stopping { break }
                 await loop.sleep(milliseconds: pause + Int64.random(in: 0...pause / 5))
                 pause = min(pause * 2, Self.breakerCapMilliseconds)

@@ -103,12 +103,14 @@ package final class WriteHandler: JobHandler, @unchecked Sendable {
 
     private func apply(_ writes: [StampedWrite]) async throws(DependencyDown) -> [JobOutcome] {
         guard !writes.isEmpty else { return [] }
+        // Before the connection is asked for: the batch before this one may still be on it.
+        let prepared = SDKWrites.prepare(writes)
         var tries = 0
         while true {
             do {
                 let scale = adServicesTimeScale
                 let applied = try await postgres.withConnection { connection throws(PostgresError) in
-                    try await SDKWrites.apply(writes, adServicesTimeScale: scale, connection)
+                    try await SDKWrites.apply(prepared, adServicesTimeScale: scale, connection)
                 }
                 report(applied)
                 return Array(repeating: .done, count: writes.count)

@@ -154,6 +154,18 @@ def measure(bench):
     jobs = 20_000 if bench.quick else 200_000
     things = {"1 writer": lambda: drain.ours("1 writer", 1, jobs),
               "2 writers": lambda: drain.ours("2 writers", 2, jobs)}
+    failed = {}
+
+    def tried(peer):
+        """One that breaks is said to be missing; the others are still measured."""
+        if peer.name not in failed:
+            try:
+                return drain.peer(peer)
+            except harness.Fault as fault:
+                failed[peer.name] = str(fault).strip().splitlines()[-1][:200]
+                bench.progress(f"{peer.name} failed: {failed[peer.name]}")
+        return 0
+
     python = bench.python_peer(*BASE)
     missing = [] if python else list(BATCHING)
     for peer in peers(python) if python else []:
@@ -163,8 +175,12 @@ def measure(bench):
                 peer.packages and not bench.debian(*peer.packages):
             missing.append(peer.name)
             continue
-        things[peer.name] = lambda peer=peer: drain.peer(peer)
+        things[peer.name] = lambda peer=peer: tried(peer)
     values = bench.interleaved(bench.rounds, things)
+    for name, reason in failed.items():
+        values.pop(name)
+        drain.cpu.pop(name, None)
+        missing.append(f"{name} ({reason})")
 
     ours = max(("1 writer", "2 writers"), key=lambda name: statistics.median(values[name]))
     systems = [name for name in values if name not in BATCHING and not name.endswith(("writer", "writers"))]

@@ -41,7 +41,7 @@ extension FuzzTarget {
 }
 
 /// Copies a document through the writer, member by member.
-private struct JSONCopy {
+private struct JSONCopy: ~Copyable {
     var writer = JSONWriter()
     var hasDuplicates = false
 

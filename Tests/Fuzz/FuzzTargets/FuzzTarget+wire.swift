@@ -90,7 +90,7 @@ extension FuzzTarget {
         if case .deviceToken(let token) = SDKAuthorization(header: text) {
             try require(token.utf8.count == 3 + SDKLimits.deviceTokenCharacters, "a token of another length")
         }
-        _ = UnattestedReason(header: text)
+        _ = UnattestedReason(header: Array(text.utf8)[...])
         if let id = OrganizationID(text) {
             try require(JobHeader.isPlain(id.text), "an organization's id that no header can hold")
         }

@@ -9,7 +9,8 @@ typedef struct clibpq_connection clibpq_connection;   ///< libpq's PGconn.
 typedef struct clibpq_result clibpq_result;           ///< libpq's PGresult.
 
 enum { clibpq_poll_failed = 0, clibpq_poll_reading = 1, clibpq_poll_writing = 2, clibpq_poll_ok = 3 };
-enum { clibpq_result_done = 0, clibpq_result_rows = 1, clibpq_result_error = 2, clibpq_result_other = 3 };
+enum { clibpq_result_done = 0, clibpq_result_rows = 1, clibpq_result_error = 2, clibpq_result_other = 3,
+       clibpq_result_synced = 4, clibpq_result_skipped = 5 };
 enum { clibpq_transaction_idle = 0, clibpq_transaction_open = 1, clibpq_transaction_failed = 2,
        clibpq_transaction_unknown = 3 };
 
@@ -41,6 +42,11 @@ int clibpq_send_query(clibpq_connection *connection, const char *sql, int count,
                       const uint8_t *const *values, const int *lengths);
 int clibpq_send_prepared(clibpq_connection *connection, const char *name, int count, const uint8_t *const *values,
                          const int *lengths);
+/// What is sent after `enter` is answered in order: each statement's results, then NULL; `clibpq_result_skipped` for
+/// what follows a failed one; `clibpq_result_synced` for the sync, which ends the transaction that all of it was.
+int clibpq_enter_pipeline(clibpq_connection *connection);
+int clibpq_send_sync(clibpq_connection *connection);
+int clibpq_exit_pipeline(clibpq_connection *connection);
 /// 0 all sent, 1 more to send, -1 failed.
 int clibpq_flush(clibpq_connection *connection);
 /// Reads some 16 kB at the most.

@@ -76,8 +76,7 @@ copenssl_p256_key *copenssl_certificate_p256_key(const copenssl_certificate *cer
 void copenssl_p256_key_free(copenssl_p256_key *key);
 /// The point in uncompressed form (SEC 1 2.3.3): 04, x, y; 1 on success.
 int copenssl_p256_key_point(const copenssl_p256_key *key, uint8_t out[65]);
-/// 1 when `signature` (r then s, 32 bytes each, RFC 7518 3.4) is this key's ECDSA signature over SHA-256 of the message.
-int copenssl_es256_verify(
-    const copenssl_p256_key *key, const uint8_t *message, uint64_t length, const uint8_t signature[64]);
+/// 1 when `signature` (r then s, 32 bytes each, RFC 7518 3.4) is this key's ECDSA signature over a message of that SHA-256.
+int copenssl_es256_verify(const copenssl_p256_key *key, const uint8_t digest[32], const uint8_t signature[64]);
 
 #endif

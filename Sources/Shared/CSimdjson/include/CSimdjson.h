@@ -23,10 +23,12 @@ enum csimdjson_kind {
 /// One value, in document order. An object's children are its keys and values in turns.
 typedef struct csimdjson_node {
     uint32_t kind;
-    /// Where the unescaped string or the number's own text starts in `csimdjson_text`.
+    /// Where the unescaped string or any other value's own text starts in the document's text.
     uint32_t offset;
     /// Bytes of that text; of a container, how many members or elements it has.
     uint32_t length;
+    /// Where the value's text ended in what was read, a string's closing quote included.
+    uint32_t end;
     /// The index of the first node after this one and all its descendants.
     uint32_t next;
 } csimdjson_node;
@@ -52,19 +54,22 @@ typedef struct csimdjson_parser csimdjson_parser;
 csimdjson_parser *csimdjson_create(void);
 void csimdjson_destroy(csimdjson_parser *parser);
 
-/// Reads one document from a copy of `bytes`. The nodes and text of the document before it are gone afterwards,
-/// whatever the result. `max_depth` is how many containers may stand in each other.
+/// What a parse made; valid until the next one of the same parser. All zero after a failure.
+typedef struct csimdjson_document {
+    const csimdjson_node *nodes;
+    /// The bytes that nodes point into: what was read, but for strings with escapes.
+    const uint8_t *text;
+    uint32_t node_count;
+} csimdjson_document;
+
+/// Reads one document from a copy of `bytes`. The document before it is gone afterwards, whatever the result.
+/// `max_depth` is how many containers may stand in each other.
 int csimdjson_parse(
-    csimdjson_parser *parser, const uint8_t *bytes, uint64_t length, uint32_t max_depth, int refuse_duplicates);
+    csimdjson_parser *parser, const uint8_t *bytes, uint64_t length, uint32_t max_depth, int refuse_duplicates,
+    csimdjson_document *document);
 
-/// The nodes of the last document; valid until the next parse.
-const csimdjson_node *csimdjson_nodes(const csimdjson_parser *parser);
-uint32_t csimdjson_node_count(const csimdjson_parser *parser);
-/// The bytes that nodes point into; valid until the next parse.
-const uint8_t *csimdjson_text(const csimdjson_parser *parser);
-
-/// 1 when the object at `index` names a member twice, 0 when not, -1 when memory is short.
-int csimdjson_has_duplicates(const csimdjson_parser *parser, uint32_t index);
+/// 1 when an object of a document names a member twice, 0 when not, -1 when memory is short.
+int csimdjson_has_duplicates(const csimdjson_node *nodes, const uint8_t *text, const csimdjson_node *node);
 
 #ifdef __cplusplus
 }
