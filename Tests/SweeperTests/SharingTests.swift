@@ -126,6 +126,22 @@ import Testing
         }
     }
 
+    /// Claims go on where the last one ended. When they have come to the end, what became due before is claimed at once.
+    @Test func whatBecomesDueBehindTheClaimsIsAskedAboutToo() async throws {
+        let change: (inout SweepRig.Settings) -> Void = { $0.configuration.concurrency = 1 }
+        try await SweepRig.run(change, byDefault: .released(.organic)) { rig in
+            for index in 0..<10 { try await rig.receive("t\(index)", atSeconds: Int64(index) - 20) }
+            try await rig.startSweep()
+            await rig.apple.waitForAsks(1)
+            try await rig.receive("early", atSeconds: -30)
+            rig.apple.release()
+            try await rig.run(untilSeconds: 1)
+            for install in (0..<10).map({ "t\($0)" }) + ["early"] {
+                #expect(try await rig.row(install).state == "organic", "\(install)")
+            }
+        }
+    }
+
     @Test func aTokenThatCannotBeDecryptedIsKeptForTheRightSecret() async throws {
         try await SweepRig.run { rig in
             try await rig.receive("a", sealed: Array(repeating: 1, count: 60))

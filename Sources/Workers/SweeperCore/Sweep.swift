@@ -181,8 +181,7 @@ package final class Sweep: @unchecked Sendable {
             return poll
         }
         guard let nextDue = state.nextDueAt, nextDue <= now else {
-            // Something may have become due before the place where this look began.
-            if claimedUntil > 0 { ring() }
+            lookFromTheStart()
             return min(poll, state.nextDueAt ?? poll)
         }
         let lease = Secrets.random(16)
@@ -200,8 +199,14 @@ package final class Sweep: @unchecked Sendable {
         }
         waiting = claimed.reversed() + waiting
         moreIsDue = claimed.count == room
+        if !moreIsDue { lookFromTheStart() }
         if moreIsDue, !isProbing, let last = claimed.last { claimedUntil = last.dueAt }
         return poll
+    }
+
+    /// Nothing is left to claim; but something may have become due before the place where the look began.
+    private func lookFromTheStart() {
+        if claimedUntil > 0 { ring() }
     }
 
     private func startAsks() {
