@@ -129,7 +129,8 @@ import Testing
     /// Claims go on where the last one ended. When they have come to the end, what became due before is claimed at once.
     @Test func whatBecomesDueBehindTheClaimsIsAskedAboutToo() async throws {
         let change: (inout SweepRig.Settings) -> Void = { $0.configuration.concurrency = 1 }
-        try await SweepRig.run(change, byDefault: .released(.organic)) { rig in
+        try await SweepRig.run(change) { rig in
+            rig.apple.script("t0", [.released(.organic)])
             for index in 0..<10 { try await rig.receive("t\(index)", atSeconds: Int64(index) - 20) }
             try await rig.startSweep()
             await rig.apple.waitForAsks(1)
