@@ -50,16 +50,16 @@ class Drain:
             raise harness.Fault(f"{dead} of {jobs} jobs became dead letters, {self.system.waiting()} are tried again")
         return rate
 
-    def observe(self, name, done, processes, pause, total=None, seconds=120):
-        """Jobs/s between the first look that found some done and the last one: when all are done, or after `seconds`
-        where no total is given."""
+    def observe(self, name, done, processes, pause, total=None, seconds=120, most=None):
+        """Jobs/s between the first look that found some done and the last one: when all are done (`total`), or after
+        `seconds`, or when `most` jobs are done, which is all there are and need not be reached."""
         deadline, first = time.monotonic() + 60, None
         while True:
             count, now = done(), time.monotonic()
             if count and first is None:
                 first = (count, now, self._cpu_seconds(processes))
                 deadline = now + seconds
-            if now > deadline or first and total and count >= total:
+            if now > deadline or first and count >= (total or most or count + 1):
                 break
             ended = [process for process in processes if not process.running()]
             if ended:

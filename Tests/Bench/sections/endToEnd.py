@@ -12,7 +12,7 @@ import harness
 BASE = ("redis==5.3.1", "hiredis==3.5.0", "psycopg[binary]==3.3.9")
 PEERS = os.path.join(harness.HERE, "peers", "endToEnd")
 BATCHING = ("batching consumer", "batching consumer, 2 processes")
-# So long is each peer watched; it gets more jobs than it can do until then.
+# So long is each peer watched; it gets more jobs than it could do until then at its last measuring.
 DRAIN_SECONDS = 9
 QUICK_DRAIN_SECONDS = 3
 RATE = 2_000
@@ -38,9 +38,9 @@ def peers(python):
         Peer("Sidekiq", 40_000, ["ruby", "sidekiq_enqueue.rb"],
              [["sidekiq", "-q", "default", "-c", "5", "-r", "./sidekiq_worker.rb"]] * 2,
              packages=("ruby-sidekiq", "ruby-pg")),
-        Peer("Huey", 25_000, fill + ["huey_tasks"], [[f"{tools}huey_consumer", "huey_tasks.huey", "-k", "process", "-w",
+        Peer("Huey", 30_000, fill + ["huey_tasks"], [[f"{tools}huey_consumer", "huey_tasks.huey", "-k", "process", "-w",
                                                       "4", "-q"]], ("huey==3.5.4",)),
-        Peer("dramatiq", 20_000, fill + ["dramatiq_tasks"],
+        Peer("dramatiq", 40_000, fill + ["dramatiq_tasks"],
              [[f"{tools}dramatiq", "dramatiq_tasks", "-p", "2", "-t", "8"]], ("dramatiq==2.2.1",)),
         Peer("Celery", 9_000, fill + ["celery_tasks"], [celery + ["one@bench"], celery + ["two@bench"]],
              ("celery==5.6.3", "kombu==5.6.2", "packaging==25.0")),
@@ -118,12 +118,9 @@ class EndToEnd(drains.Drain):
             for number, worker in enumerate(peer.workers)]
 
         def done():
-            count = int(self.postgres.sql("select coalesce(sum(hits), 0) from customers", "peer"))
-            if count >= jobs:
-                raise harness.Fault(f"{peer.name} had too few jobs for {seconds} s")
-            return count
+            return int(self.postgres.sql("select coalesce(sum(hits), 0) from customers", "peer"))
 
-        rate = self.observe(peer.name, done, processes, 0.5, seconds=seconds)
+        rate = self.observe(peer.name, done, processes, 0.5, seconds=seconds, most=jobs)
         for process in processes:
             process.stop()
         return rate
