@@ -25,12 +25,16 @@ package final class SignedTransactionVerifier: Sendable {
     /// Apple's own come in here: one for each leaf.
     private let headers = Mutex(RecentList<KnownHeader>(capacity: ChainVerifier.capacity))
 
-    private let signatures = Mutex(GoodSignatures(capacity: SignedTransactionVerifier.signaturesRemembered))
+    private let signatures: Mutex<GoodSignatures>
     /// What a busy verifier sees in some seconds: a token that comes again mostly comes soon.
-    static let signaturesRemembered = 20_000
+    package static let signaturesRemembered = 20_000
 
     /// With these roots and no others. Throws `.empty` without any.
-    package init(roots: [TrustedRoot]) throws(TrustError) {
+    /// - Parameter signaturesRemembered: in each of two generations; few where every signature is to be checked.
+    package init(
+        roots: [TrustedRoot], signaturesRemembered: Int = SignedTransactionVerifier.signaturesRemembered
+    ) throws(TrustError) {
+        signatures = Mutex(GoodSignatures(capacity: signaturesRemembered))
         guard !roots.isEmpty else { throw TrustError(.empty, "no root certificate is given") }
         self.roots = roots
         chains = ChainVerifier(roots: roots)

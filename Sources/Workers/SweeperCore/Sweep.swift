@@ -125,8 +125,6 @@ package final class Sweep: @unchecked Sendable {
     /// So many are held at once, asked about or not: at the slowest, each ask taking its 10 s, the last of them still has
     /// enough of its lease left.
     private var claimSize: Int { 4 * configuration.concurrency }
-    /// Little enough that a claim is soon over.
-    private var mostClaimed: Int { 3 * configuration.concurrency }
     /// While more is due, the next claim is made as soon as there is room for so many: one that waited until few are
     /// left came when all of them had been asked about, since Postgres is busy with results as well.
     private var leastClaimed: Int { max(1, configuration.concurrency / 2) }
@@ -172,9 +170,7 @@ package final class Sweep: @unchecked Sendable {
             giveBackWaiting()
             return min(poll, heldUntil)
         }
-        let room =
-            breaker.isProbing
-            ? (inFlight == 0 && waiting.isEmpty ? 1 : 0) : min(mostClaimed, claimSize - waiting.count)
+        let room = breaker.isProbing ? (inFlight == 0 && waiting.isEmpty ? 1 : 0) : claimSize - waiting.count
         guard room > 0 else { return poll }
         guard breaker.isProbing || room >= leastClaimed else {
             moreIsDue = true

@@ -9,8 +9,8 @@ import time
 import harness
 
 AT_ONCE = 256
-# As many as the sweeper claims at once (Sweep.mostClaimed).
-MOST_CLAIMED = 3 * AT_ONCE
+# As many as the sweeper claims at once (Sweep.claimSize).
+MOST_CLAIMED = 4 * AT_ONCE
 # What the server waits with each answer, so that so many really are in flight. It allows for 51,200 exchanges/s.
 ANSWER_MILLISECONDS = 5
 
