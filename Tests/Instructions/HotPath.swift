@@ -46,7 +46,9 @@ enum HotPath: String, CaseIterable {
             }
         case .jws:
             let pki = TestPKI()
-            let verifier = try SignedTransactionVerifier(roots: [TrustedRoot(der: pki.rootDER)])
+            // 64 tokens in turn, so that each signature is checked.
+            let verifier = try SignedTransactionVerifier(
+                roots: [TrustedRoot(der: pki.rootDER)], signaturesRemembered: 1)
             let tokens = (0..<64).map { index in
                 pki.sign(
                     TestPKITransaction().with {

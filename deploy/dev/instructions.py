@@ -70,6 +70,9 @@ def main():
             then = recorded.get(path)
             change = f"{100 * (now / then - 1):+.1f} %" if then else "new"
             print(f"{path:<10} {now:>12,} {then or 0:>12,} {change:>8}")
+    shrunk = [path for path, now in measured.items() if recorded.get(path) and now < recorded[path] * (1 - MOST_GROWTH)]
+    if shrunk and arguments != ["--record"]:
+        say(f"far below what is recorded, which guards less than it could: --record it anew: {', '.join(shrunk)}")
     grown = [path for path, now in measured.items() if recorded.get(path) and now > recorded[path] * (1 + MOST_GROWTH)]
     if grown and arguments != ["--record"]:
         sys.exit(f"instructions: more than {MOST_GROWTH:.0%} above what is recorded: {', '.join(grown)}")

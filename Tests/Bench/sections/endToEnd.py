@@ -159,7 +159,8 @@ def measure(bench):
             try:
                 return drain.peer(peer)
             except harness.Fault as fault:
-                failed[peer.name] = str(fault).strip().splitlines()[-1][:200]
+                lines = [line.strip() for line in str(fault).strip().splitlines()]
+                failed[peer.name] = lines[0][:120] + (" ... " + lines[-1][:120] if len(lines) > 1 else "")
                 bench.progress(f"{peer.name} failed: {failed[peer.name]}")
         return 0
 
