@@ -219,37 +219,36 @@ package final class RedisClient: @unchecked Sendable {
         loop.preconditionInLoop()
         guard case .link(let link) = way, case .success(let connection) = connection(of: link, for: 1) else {
             // A cluster, or a connection that may come in a moment.
-            loop.spawn { [self] in
-                do throws(RedisError) {
-                    completion(
-                        .success(
-                            try await evaluate(
-                                script, keys: keys, arguments: arguments, timeoutMilliseconds: timeoutMilliseconds)))
-                } catch {
-                    completion(.failure(error))
-                }
+            return spawn(completion) { [self] () throws(RedisError) in
+                try await evaluate(
+                    script, keys: keys, arguments: arguments, timeoutMilliseconds: timeoutMilliseconds)
             }
-            return
         }
         let handler = PendingCommand.Completion.handler { [self] result in
             guard case .failure(let error) = result, error.code == .server("NOSCRIPT") else {
                 return completion(result)
             }
-            loop.spawn { [self] in
-                do throws(RedisError) {
-                    completion(
-                        .success(
-                            try await command(
-                                Self.call("EVAL", script.source, keys, arguments),
-                                timeoutMilliseconds: timeoutMilliseconds)))
-                } catch {
-                    completion(.failure(error))
-                }
+            spawn(completion) { [self] () throws(RedisError) in
+                try await command(
+                    Self.call("EVAL", script.source, keys, arguments), timeoutMilliseconds: timeoutMilliseconds)
             }
         }
         connection.send(
             Self.call("EVALSHA", script.sha1, keys, arguments), timeoutMilliseconds: timeoutMilliseconds,
             completion: handler)
+    }
+
+    private func spawn(
+        _ completion: @escaping @Sendable (Result<RedisValue, RedisError>) -> Void,
+        _ body: @escaping @Sendable () async throws(RedisError) -> RedisValue
+    ) {
+        loop.spawn {
+            do throws(RedisError) {
+                completion(.success(try await body()))
+            } catch {
+                completion(.failure(error))
+            }
+        }
     }
 
     /// Runs a script and waits until replicas have what it wrote. WAIT follows the script on the same connection, back

@@ -42,10 +42,9 @@ package final class RedisJobSink: JobSink, @unchecked Sendable {
     private final class Batch: @unchecked Sendable {
         var words = Words()
         var completions: [Completion] = []
-        /// Of its first write, which waits shortest: it holds for the call, so nobody is answered too late.
-        let deadlineNanoseconds: Int64
-
-        init(deadlineNanoseconds: Int64) { self.deadlineNanoseconds = deadlineNanoseconds }
+        /// The earliest of its writes': it holds for the call, so nobody is answered too late. A write that was charged
+        /// first may have one before the others'.
+        var deadlineNanoseconds = Int64.max
     }
 
     /// What the script is told of the writes of a batch.
@@ -147,9 +146,10 @@ package final class RedisJobSink: JobSink, @unchecked Sendable {
         {
             batch = last
         } else {
-            batch = Batch(deadlineNanoseconds: deadline)
+            batch = Batch()
             batches[partition].append(batch)
         }
+        batch.deadlineNanoseconds = min(batch.deadlineNanoseconds, deadline)
         batch.completions.append(completion)
         let limitKey = limit.map {
             keys.limit($0.isShared ? keys.home(of: $0.subject) : partition, $0.subject)
@@ -181,13 +181,16 @@ package final class RedisJobSink: JobSink, @unchecked Sendable {
     /// Charges what the script can't reach, and lets pass what may.
     private func flushCharges() {
         for (key, entries) in charges {
-            loop.spawn { [self] in
-                for (entry, refusal) in zip(entries, await charge(key, entries)) {
-                    if let refusal {
-                        end(refusal, entry.completion)
-                    } else {
-                        add(entry.job, nil, entry.deadlineNanoseconds, entry.completion)
-                        planFlush()
+            for start in stride(from: 0, to: entries.count, by: Self.mostPerCall) {
+                let part = Array(entries[start..<min(start + Self.mostPerCall, entries.count)])
+                loop.spawn { [self] in
+                    for (entry, refusal) in zip(part, await charge(key, part)) {
+                        if let refusal {
+                            end(refusal, entry.completion)
+                        } else {
+                            add(entry.job, nil, entry.deadlineNanoseconds, entry.completion)
+                            planFlush()
+                        }
                     }
                 }
             }
