@@ -93,7 +93,7 @@ import Testing
             // What is there, and what is not.
             let found = try await restored.ownerWrites()
             let lost = atPause.subtracting(inBackup)
-            print(
+            tell(
                 "backup: \(inBackup.count) owner writes in it, \(lost.count) settled after it, \(found.count) at the end"
             )
             #expect(!inBackup.isEmpty && !lost.isEmpty && atPause.isSuperset(of: inBackup))

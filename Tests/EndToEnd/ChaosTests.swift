@@ -18,7 +18,7 @@ import Testing
     @Test(.timeLimit(.minutes(ChaosPlan.current.mostMinutes)))
     func nothingAcknowledgedIsLostAndServiceResumesWithinFiveSecondsOfEachFault() async throws {
         let plan = ChaosPlan.current
-        print("chaos: seed \(plan.seed), outages of \(plan.outageSeconds) s")
+        tell("chaos: seed \(plan.seed), outages of \(plan.outageSeconds) s")
         let pki = TestPKI()
         let ledger = ChaosLedger(pki: pki)
         let chaos = try await ChaosSystem(pki: pki, outageMilliseconds: plan.outageMilliseconds)
@@ -58,7 +58,7 @@ import Testing
             // A while of peace, so that a fault meets a system at work.
             await chaos.system.loop.sleep(milliseconds: 500)
             ledger.enter(window: count)
-            print("chaos: \(seconds) s: \(fault.rawValue)")
+            tell("chaos: \(seconds) s: \(fault.rawValue)")
             let recovery = try await recovery(from: chaos.inject(fault), chaos, ledger, plan)
             report.add(fault, recovery)
             #expect(recovery.acknowledged <= Self.mostSecondsToResume, "acknowledging again after: \(fault.rawValue)")
@@ -116,7 +116,7 @@ import Testing
         let summary =
             "\(ledger.acknowledgedCount) writes acknowledged, \(ledger.refused) calls answered 503 and"
             + " \(ledger.broken) broken off, each sent again; seed \(plan.seed), outages of \(plan.outageSeconds) s"
-        print("chaos: \(summary)\n\(report.table)")
+        tell("chaos: \(summary)\n\(report.table)")
         if let path = plan.report {
             try "\(report.table)\n\n\(summary)\n".write(toFile: path, atomically: true, encoding: .utf8)
         }
@@ -140,7 +140,7 @@ import Testing
             for writer in chaos.system.writers { writer.kill(SIGCONT) }
             while ledger.firstAcknowledgement(ofRequestsAfter: wiped) == nil { await loop.sleep(milliseconds: 10) }
             let seconds = Double((ledger.firstAcknowledgement(ofRequestsAfter: wiped) ?? wiped) - wiped) / 1e9
-            print("chaos: acknowledged again \(seconds) s after FLUSHALL")
+            tell("chaos: acknowledged again \(seconds) s after FLUSHALL")
             #expect(seconds <= Self.mostSecondsToResume)
             await loop.sleep(milliseconds: 3000)
             ledger.end()
@@ -190,7 +190,7 @@ import Testing
             try await injected.rest()
             try await system.waitUntilDrained()
             let seconds = Double(time.monotonicNanoseconds - injected.end) / 1e9
-            print("chaos: \(pending) jobs of two killed writers done after \(seconds) s")
+            tell("chaos: \(pending) jobs of two killed writers done after \(seconds) s")
             #expect(seconds < 30)
             let verdict = try await ChaosVerdict(ledger.people, in: system)
             #expect(verdict.lost.isEmpty, "lost: \(verdict.findings)")

@@ -228,7 +228,7 @@ struct ClusterTests {
         ) async throws {
             if mayLose { lossy.insert(lines.count + 1) }
             ledger.enter(window: lines.count + 1)
-            print("cluster: \(name)")
+            tell("cluster: \(name)")
             let began = now
             let watch = PauseWatch(system: system, partition: partition)
             let watching = Task { await watch.run() }
@@ -237,7 +237,10 @@ struct ClusterTests {
             // Long enough for what comes after a failover that was begun just now.
             await system.loop.sleep(milliseconds: 5000)
             let end = now
-            while watch.lastIncrease < end { await system.loop.sleep(milliseconds: 20) }
+            // A call that is still refused has waited longer than all that were acknowledged.
+            while watch.lastIncrease < end || ledger.isWaiting(sentBefore: end) {
+                await system.loop.sleep(milliseconds: 20)
+            }
             let waited = Double(ledger.longestWait(after: began)) / 1e9
             let paused = Double(watch.longestPause) / 1e9
             lines.append(Line(name: name, waited: waited, paused: paused))
@@ -312,8 +315,8 @@ struct ClusterTests {
                         + " | \(verdict.doubled[window] ?? 0) | \(String(format: "%.2f", line.waited))"
                         + " | \(String(format: "%.2f", line.paused)) |")
             }
-            print(table.joined(separator: "\n"))
-            print(
+            tell(table.joined(separator: "\n"))
+            tell(
                 "cluster: \(ledger.acknowledgedCount) writes acknowledged, \(ledger.refused) calls answered 503 and"
                     + " \(ledger.broken) broken off, each sent again")
         }

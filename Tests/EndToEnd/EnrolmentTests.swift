@@ -146,7 +146,7 @@ import Wire
                 try await bench.identify("user_1", token: token) == 401
             }
             let seconds = Double(bench.system.loop.time.monotonicNanoseconds - began) / 1e9
-            print("enrolment: refused \(seconds) s after the revocation")
+            tell("enrolment: refused \(seconds) s after the revocation")
             #expect(try await bench.identify("user_1", token: nil) == 200)
         }
     }

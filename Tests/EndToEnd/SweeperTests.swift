@@ -45,6 +45,7 @@ import Testing
         for kill in 0..<kills {
             await apple.waitForAsks((kill + 1) * tokens / (kills + 1))
             try await system.sweepers[kill % 2].crashAndRestart()
+            if kill % 10 == 9 { tell("adservices chaos: \(kill + 1) kills, \(apple.total) asks") }
         }
         try await system.waitUntilAllHaveEnded(seconds: 300)
         let wrong = try await system.query { connection in
@@ -63,7 +64,7 @@ import Testing
         #expect(wrong == 0)
         #expect(apple.overlaps == [], "no token is asked about while another sweeper holds it")
         #expect(apple.oddities == [])
-        print("adservices chaos: \(tokens) tokens, \(kills) kills, \(apple.total) asks, \(try await system.states())")
+        tell("adservices chaos: \(tokens) tokens, \(kills) kills, \(apple.total) asks, \(try await system.states())")
         let codes = await system.stop()
         #expect(codes == [0, 0])
     }

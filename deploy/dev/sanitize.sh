@@ -20,8 +20,8 @@ case ${RATCHET_SANITIZE:-} in
         ;;
 esac
 
-units='^(BytesTests|WireTests|JobsTests|EventLoopTests|HTTPTests|RedisTests|PostgresTests|TrustTests|RedisQueueTests'
-units+='|StoreTests|ServiceTests|IngressTests|WorkerTests)\.'
+units='^(BytesTests|WireTests|JobsTests|EventLoopTests|HTTPTests|HTTPClientTests|AppleAdsTests|RedisTests|PostgresTests'
+units+='|TrustTests|RedisQueueTests|StoreTests|ServiceTests|IngressTests|WorkerTests|SweeperTests)\.'
 systems='^EndToEnd\.(WholeSystemTests|EnrolmentTests)'
 filters=("$units" "$systems")
 [[ -z ${RATCHET_SANITIZE_ONLY:-} ]] || filters=("$RATCHET_SANITIZE_ONLY")

@@ -24,6 +24,8 @@ final class ChaosLedger: Sendable {
         var people: [Person] = []
         /// Monotonic nanoseconds of each acknowledgement, in order, of its request, and of the call's first one.
         var acknowledged: [(first: Int64, sent: Int64, at: Int64)] = []
+        /// By poster: when the call that it has not been answered yet was first sent, monotonic nanoseconds.
+        var open: [Int: Int64] = [:]
         var refused = 0
         var broken = 0
         var ending = false
@@ -82,11 +84,16 @@ final class ChaosLedger: Sendable {
         }
     }
 
+    /// Whether a call that was first sent before a moment still waits to be acknowledged: `longestWait` leaves it out.
+    func isWaiting(sentBefore moment: Int64) -> Bool {
+        state.withLock { $0.open.values.contains { $0 < moment } }
+    }
+
     /// Sends people's calls, one poster's after the other, until `end`.
     func post(to system: RunningSystem) async throws {
         try await withThrowingTaskGroup(of: Void.self) { group in
-            for _ in 0..<Self.posters {
-                group.addTask { try await self.post(from: Poster(port: system.port), system.loop) }
+            for number in 0..<Self.posters {
+                group.addTask { try await self.post(from: Poster(number, port: system.port), system.loop) }
             }
             do {
                 try await group.waitForAll()
@@ -122,6 +129,8 @@ final class ChaosLedger: Sendable {
     private func send(_ call: Workload.Call, _ poster: Poster, _ loop: EventLoop) async throws -> Entry? {
         var attempts = 0
         let began = time.monotonicNanoseconds
+        state.withLock { $0.open[poster.number] = began }
+        defer { state.withLock { $0.open[poster.number] = nil } }
         while !state.withLock({ $0.abandoned }) {
             do {
                 attempts += 1
@@ -152,10 +161,14 @@ final class ChaosLedger: Sendable {
 
     /// One connection, opened anew when it broke. Used by one task.
     private final class Poster {
+        let number: Int
         private let port: Int
         private var connection: RawHTTPClient?
 
-        init(port: Int) { self.port = port }
+        init(_ number: Int, port: Int) {
+            self.number = number
+            self.port = port
+        }
 
         func exchange(_ call: Workload.Call) async throws -> RawHTTPClient.Response {
             let request =
