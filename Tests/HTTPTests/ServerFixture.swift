@@ -17,23 +17,18 @@ struct ServerFixture: Sendable {
             body: request.body)
     }
 
-    /// A busy machine may stop a test for long: no deadline but those a test sets itself may end its connections.
-    static let patient = {
-        var configuration = HTTPServerConfiguration()
-        configuration.headerTimeoutMilliseconds = 600_000
-        configuration.bodyTimeoutMilliseconds = 600_000
-        configuration.idleTimeoutMilliseconds = 600_000
-        configuration.writeTimeoutMilliseconds = 600_000
-        configuration.lingerTimeoutMilliseconds = 600_000
-        return configuration
-    }()
-
     static func run(
         time: any TimeSource = SystemTime(), configure: (inout HTTPServerConfiguration) -> Void = { _ in },
         handler: @escaping @Sendable (HTTPRequest) async -> HTTPResponse = echo,
         _ body: (ServerFixture) async throws -> Void
     ) async throws {
-        var configuration = patient
+        var configuration = HTTPServerConfiguration()
+        // A busy machine may stop a test for long: no deadline but those a test sets itself may end its connections.
+        configuration.headerTimeoutMilliseconds = 600_000
+        configuration.bodyTimeoutMilliseconds = 600_000
+        configuration.idleTimeoutMilliseconds = 600_000
+        configuration.writeTimeoutMilliseconds = 600_000
+        configuration.lingerTimeoutMilliseconds = 600_000
         configure(&configuration)
         let loop = EventLoop(name: "http-test", time: time)
         let server = HTTPServer(loop: loop, configuration: configuration, handler: handler)

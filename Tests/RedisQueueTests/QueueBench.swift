@@ -11,9 +11,6 @@ struct QueueBench: Sendable {
     let keys: QueueKeys
     let sink: RedisJobSink
 
-    /// No command is late but for the machine.
-    private static let patienceMilliseconds: Int64 = 120_000
-
     /// - Parameters:
     ///   - seeded: false leaves the queue as a wiped Redis would.
     ///   - redis: a server of the test's own; nil is the one, or the cluster, that `onEachRedis` runs the test on.
@@ -26,9 +23,7 @@ struct QueueBench: Sendable {
         let loop = EventLoop(name: "queue-test")
         let keys = QueueKeys(prefix: prefix, partitions: partitions)
         return try await loop.run {
-            let client = RedisClient(
-                loop: loop, address: address,
-                configuration: RedisClientConfiguration(commandTimeoutMilliseconds: patienceMilliseconds))
+            let client = RedisClient(loop: loop, address: address, configuration: RedisClientConfiguration())
             _ = await client.waitUntilConnected(milliseconds: 20_000)
             if seeded { try await QueueSeed(client: client, keys: keys).seed() }
             return QueueBench(
@@ -43,8 +38,7 @@ struct QueueBench: Sendable {
             let waiter = RedisClient(
                 loop: loop, address: client.address,
                 configuration: RedisClientConfiguration(
-                    commandTimeoutMilliseconds: Self.patienceMilliseconds, connectionWaitMilliseconds: 5000,
-                    clientName: keys.prefix + name, connectionPerSlot: true))
+                    connectionWaitMilliseconds: 5000, clientName: keys.prefix + name, connectionPerSlot: true))
             _ = await waiter.waitUntilConnected(milliseconds: 20_000)
             if alive { await LiveProcess(name: name, loop: loop, client: client, keys: keys).beat() }
             return RedisJobSource(

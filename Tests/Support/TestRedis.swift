@@ -65,8 +65,6 @@ package final class TestRedis: Sendable {
     private static let prefixes = Mutex(0)
     /// A debug build on a busy machine included.
     private static let patienceMilliseconds: Int64 = 20_000
-    /// A script that makes a backlog runs for seconds on an idle machine.
-    private static let commandPatienceMilliseconds: Int64 = 120_000
 
     // MARK: - Starting
 
@@ -234,9 +232,7 @@ package final class TestRedis: Sendable {
     /// Runs commands in order on one short connection of their own, from any task.
     package func pipeline(_ commands: [[RedisArgument]]) async throws -> [Result<RedisValue, RedisError>] {
         let loop = Self.loop
-        let configuration = RedisClientConfiguration(
-            commandTimeoutMilliseconds: Self.commandPatienceMilliseconds,
-            connectionWaitMilliseconds: Self.patienceMilliseconds)
+        let configuration = RedisClientConfiguration(connectionWaitMilliseconds: Self.patienceMilliseconds)
         let client = RedisClient(loop: loop, address: address, configuration: configuration)
         let results = try await loop.run { await client.pipeline(commands) }
         await client.close()
