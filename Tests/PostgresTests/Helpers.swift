@@ -21,7 +21,8 @@ func withConnection<Value: Sendable>(
 func waitUntilSleeping(_ backendPID: Int32) async throws {
     try await withConnection { watcher in
         while try await watcher.query(
-            "SELECT FROM pg_stat_activity WHERE pid = $1::bigint AND wait_event = 'PgSleep'", [.int64(Int64(backendPID))]
+            "SELECT FROM pg_stat_activity WHERE pid = $1::bigint AND wait_event = 'PgSleep'",
+            [.int64(Int64(backendPID))]
         ).count == 0 {}
     }
 }

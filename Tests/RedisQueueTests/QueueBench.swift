@@ -40,7 +40,8 @@ struct QueueBench: Sendable {
             let waiter = RedisClient(
                 loop: loop, address: client.address,
                 configuration: RedisClientConfiguration(
-                    commandTimeoutMilliseconds: 60_000, connectionWaitMilliseconds: 20_000, clientName: keys.prefix + name, connectionPerSlot: true))
+                    commandTimeoutMilliseconds: 60_000, connectionWaitMilliseconds: 20_000,
+                    clientName: keys.prefix + name, connectionPerSlot: true))
             _ = await waiter.waitUntilConnected(milliseconds: 20_000)
             // It stays alive however long the test takes. A beat says nothing when it came too late.
             while alive, try await client.command(["PERSIST", .text(keys.live(name))]).int64 != 1 {
