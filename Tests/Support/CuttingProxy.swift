@@ -2,7 +2,7 @@ internal import Foundation
 package import Redis
 internal import Synchronization
 
-/// Stands between clients and a server and cuts their lines in the middle of what passes.
+/// Stands between clients and a server, and cuts their lines in the middle of what passes or swallows what is answered.
 package final class CuttingProxy: Sendable {
     private struct State {
         var lines: [Int: Line] = [:]
@@ -13,7 +13,26 @@ package final class CuttingProxy: Sendable {
         var target: String
         /// Where they lead once this one is cut.
         var next: String?
+        /// While set, each loss of an answer is followed by another one.
+        var losses: Losses?
+        var lost = 0
+
+        mutating func nextLoss() -> Int? {
+            guard var losses else { return nil }
+            let bytes = Int.random(in: losses.bytes, using: &losses.numbers)
+            self.losses = losses
+            return bytes
+        }
     }
+
+    private struct Losses {
+        let bytes: ClosedRange<Int>
+        var numbers: SeededGenerator
+        let closing: Bool
+    }
+
+    /// How often an answer, or a part of one, was lost.
+    package var lost: Int { state.withLock { $0.lost } }
 
     package let address: RedisAddress
     private let path: String
@@ -44,6 +63,21 @@ package final class CuttingProxy: Sendable {
         for line in state.withLock({ Array($0.lines.values) }) {
             line.allow(.random(in: bytes), ofReplies: .random())
         }
+    }
+
+    /// Loses what the server answers, again and again: after so many bytes of answers, another number each time, the line
+    /// at hand is cut. Nil lets everything pass from now on.
+    /// - Parameter closing: false leaves the line open; its client hears nothing on it any more.
+    package func loseAnswers(after bytes: ClosedRange<Int>?, closing: Bool = true, seed: UInt64 = 0) {
+        state.withLock { state in
+            state.losses = bytes.map { Losses(bytes: $0, numbers: SeededGenerator(seed: seed), closing: closing) }
+            state.budget = state.nextLoss()
+        }
+    }
+
+    /// Swallows everything that the server says on the lines that are open now; they stay open.
+    package func swallowAnswers() {
+        for line in state.withLock({ Array($0.lines.values) }) { line.swallow() }
     }
 
     package func stop() {
@@ -84,6 +118,10 @@ package final class CuttingProxy: Sendable {
             sockets = [client, server]
         }
 
+        private let swallowing = Mutex(false)
+        var swallows: Bool { swallowing.withLock { $0 } }
+        func swallow() { swallowing.withLock { $0 = true } }
+
         func allow(_ bytes: Int, ofReplies: Bool) { allowance.withLock { $0 = (bytes, ofReplies) } }
 
         /// - Returns: how many of so many bytes may pass.
@@ -111,15 +149,19 @@ package final class CuttingProxy: Sendable {
         while true {
             let count = recv(source, &buffer, buffer.count, 0)
             guard count > 0 else { break }
+            if limited && line.swallows { continue }
             var allowed = line.pass(count, areReplies: limited)
             var cut = allowed < count
             if limited && !cut {
                 (allowed, cut) = state.withLock { state in
                     guard let budget = state.budget else { return (count, false) }
                     guard budget > count else {
-                        state.budget = nil
+                        state.lost += 1
+                        let closing = state.losses?.closing ?? true
+                        if !closing { line.swallow() }
+                        state.budget = state.nextLoss()
                         state.target = state.next ?? state.target
-                        return (budget, true)
+                        return (budget, closing)
                     }
                     state.budget = budget - count
                     return (count, false)

@@ -26,7 +26,8 @@ extension Doctor {
                 return [try await echo(client, installation)]
             }
         } catch {
-            return [Check("echo", .fail, error.message, remedy: "see the checks of Redis", isDependencyAway: true)]
+            let isAway = error.code == .dependencyAway
+            return [Check("echo", .fail, error.message, remedy: "see the checks of Redis", isDependencyAway: isAway)]
         }
     }
 

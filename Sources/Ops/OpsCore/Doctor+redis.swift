@@ -5,8 +5,6 @@ internal import RedisQueue
 internal import Service
 
 extension Doctor {
-    /// The oldest major version with what the queue needs (script flags, XAUTOCLAIM's answer of deleted ids).
-    private static let oldestMajorVersion = 7
     /// Shares of maxmemory, in percent. At the limit intake is refused.
     private static let memoryWarnPercent: Int64 = 75
     private static let memoryFailPercent: Int64 = 95
@@ -59,13 +57,18 @@ extension Doctor {
     private static func server(_ facts: [String: String], _ node: String, _ settings: Settings) -> [Check] {
         var checks: [Check] = []
         let version = facts["redis_version"] ?? "unknown"
-        let major = version.split(separator: ".").first.flatMap { Int($0) } ?? 0
+        if facts["role"] == "slave" {
+            checks.append(
+                Check(
+                    "redis.role", .fail, "\(node)a read-only replica: nothing can be accepted or settled there",
+                    remedy: "name the primary, or its sentinels, in RATCHET_REDIS_URL"))
+        }
         checks.append(
-            major >= oldestMajorVersion
+            RedisRequirements.isNewEnough(version: version)
                 ? Check("redis.version", .ok, "\(node)\(version)")
                 : Check(
                     "redis.version", .fail, "\(node)\(version) is too old",
-                    remedy: "install Redis \(oldestMajorVersion) or newer"))
+                    remedy: "install Redis \(RedisRequirements.oldestMajorVersion) or newer"))
         let copies = facts["connected_slaves"].flatMap { Int($0) } ?? 0
         if settings.durability == .replicated, copies < settings.replicas {
             checks.append(
