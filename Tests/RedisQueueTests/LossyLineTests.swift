@@ -28,7 +28,9 @@ import Testing
                 connectionWaitMilliseconds: 5000, minBackoffMilliseconds: 1, maxBackoffMilliseconds: 5)
             let loop = bench.loop
             let keys = bench.keys
-            return try await loop.run {
+            var intake = RedisJobSink.Configuration()
+            intake.timeoutMilliseconds = configuration.commandTimeoutMilliseconds
+            return try await loop.run { [intake] in
                 let client = RedisClient(loop: loop, address: proxy.address, configuration: configuration)
                 let waiter = RedisClient(
                     loop: loop, address: closing ? proxy.address : server.address,
@@ -37,7 +39,7 @@ import Testing
                 await LiveProcess(name: "w1", loop: loop, client: bench.client, keys: keys).beat()
                 return Journey(
                     bench: bench, proxy: proxy, client: client, waiter: waiter,
-                    sink: RedisJobSink(loop: loop, client: client, keys: keys),
+                    sink: RedisJobSink(loop: loop, client: client, keys: keys, configuration: intake),
                     source: RedisJobSource(
                         loop: loop, client: client, waiter: waiter, keys: keys, stage: .write, consumer: "w1"))
             }
@@ -60,7 +62,8 @@ import Testing
 
         /// What a worker does in a turn.
         func work(_ see: (FetchedJob) -> Void) async throws {
-            let jobs = try await bench.fetch(source, atMost: 64)
+            // Few, since what is longer than a line lives never comes through.
+            let jobs = try await bench.fetch(source, atMost: 16)
             jobs.forEach(see)
             try await bench.settle(source, jobs.map { Settlement($0, Self.next($0)) })
             _ = try await bench.loop.run {
@@ -89,7 +92,7 @@ import Testing
         let journey = try await Journey.make(try await TestRedis.shared(), closing: closing)
         let bench = journey.bench
         let subjects = (0..<300).map { "user_\($0)" }
-        journey.proxy.loseAnswers(after: 60...(closing ? 3_000 : 12_000), closing: closing, seed: 7)
+        journey.proxy.loseAnswers(after: 60...12_000, closing: closing, seed: 7)
         try await withThrowingTaskGroup(of: Void.self) { group in
             for subject in subjects { group.addTask { try await journey.accept(subject) } }
             try await group.waitForAll()
@@ -98,7 +101,8 @@ import Testing
         for _ in 0..<1_000 where try await bench.backlog() > 0 {
             try await journey.work { seen.insert(String(decoding: $0.payload, as: UTF8.self)) }
         }
-        #expect(journey.proxy.lost > 20, "\(journey.proxy.lost) answers were lost")
+        #expect(journey.proxy.lost > 10, "\(journey.proxy.lost) answers were lost")
+        print("queue: \(journey.proxy.lost) answers were lost on a line that was \(closing ? "cut" : "left open")")
         journey.proxy.loseAnswers(after: nil)
         #expect(seen == Set(subjects))
         var counts: [String: Int64] = [:]

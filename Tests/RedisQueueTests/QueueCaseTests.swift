@@ -229,7 +229,8 @@ import Testing
             for change in try await orders.changes() { try await orders.forget(change) }
         }
         var bytes: [String: Int64] = [:]
-        for key in try await bench.command(["KEYS", .text(keys.prefix + "*")]).elements?.compactMap(\.text) ?? [] {
+        for key in try await bench.command(["KEYS", .text(keys.prefix + "*")]).elements?.compactMap(\.text) ?? []
+        where key != keys.live("w1") {
             bytes[String(key.dropFirst(keys.prefix.count))] =
                 try await bench.command(["MEMORY", "USAGE", .text(key)]).int64 ?? 0
         }

@@ -26,8 +26,7 @@ extension Doctor {
                 return [try await echo(client, installation)]
             }
         } catch {
-            let isAway = error.code == .dependencyAway
-            return [Check("echo", .fail, error.message, remedy: "see the checks of Redis", isDependencyAway: isAway)]
+            return [Check("echo", .fail, error.message, remedy: "see the checks of Redis", isDependencyAway: true)]
         }
     }
 

@@ -11,10 +11,15 @@ extension Doctor {
     /// A lane whose oldest job waits longer has no worker, or too few.
     private static let slowLaneMilliseconds: Int64 = 60_000
 
+    /// Is there only where it fails.
+    private static let roleCheck = "redis.role"
+
     struct RedisFindings: Sendable {
         var checks: [Check] = []
         /// Redis could be asked.
         var answers = false
+        /// Nothing can be sent through it.
+        var isReplica: Bool { checks.contains { $0.name == Doctor.roleCheck } }
         /// Of the published app directory; nil when there is none.
         var directoryVersion: Int64?
     }
@@ -60,7 +65,7 @@ extension Doctor {
         if facts["role"] == "slave" {
             checks.append(
                 Check(
-                    "redis.role", .fail, "\(node)a read-only replica: nothing can be accepted or settled there",
+                    roleCheck, .fail, "\(node)a read-only replica: nothing can be accepted or settled there",
                     remedy: "name the primary, or its sentinels, in RATCHET_REDIS_URL"))
         }
         checks.append(
