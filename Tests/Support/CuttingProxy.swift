@@ -17,21 +17,29 @@ package final class CuttingProxy: Sendable {
         var losses: Losses?
         var lost = 0
 
-        mutating func nextLoss() -> Int? {
-            guard var losses else { return nil }
-            let bytes = Int.random(in: losses.bytes, using: &losses.numbers)
+        /// - Returns: whether what the server says now is lost.
+        mutating func isLoss() -> Bool {
+            guard var losses else { return false }
+            losses.left -= 1
+            let isLoss = losses.left <= 0
+            if isLoss {
+                losses.left = Int.random(in: losses.reads, using: &losses.numbers)
+                lost += 1
+            }
             self.losses = losses
-            return bytes
+            return isLoss
         }
     }
 
     private struct Losses {
-        let bytes: ClosedRange<Int>
+        let reads: ClosedRange<Int>
+        /// Until the next loss.
+        var left: Int
         var numbers: SeededGenerator
         let closing: Bool
     }
 
-    /// How often an answer, or a part of one, was lost.
+    /// How often answers were lost.
     package var lost: Int { state.withLock { $0.lost } }
 
     package let address: RedisAddress
@@ -65,13 +73,15 @@ package final class CuttingProxy: Sendable {
         }
     }
 
-    /// Loses what the server answers, again and again: after so many bytes of answers, another number each time, the line
-    /// at hand is cut. Nil lets everything pass from now on.
+    /// Loses what the server answers, again and again: of so many reads of answers, another number each time, the last one
+    /// is lost, and the line at hand is cut. So a short answer is lost as easily as a long one. Nil lets everything pass
+    /// from now on.
     /// - Parameter closing: false leaves the line open; its client hears nothing on it any more.
-    package func loseAnswers(after bytes: ClosedRange<Int>?, closing: Bool = true, seed: UInt64 = 0) {
+    package func loseAnswers(oneOf reads: ClosedRange<Int>?, closing: Bool = true, seed: UInt64 = 0) {
         state.withLock { state in
-            state.losses = bytes.map { Losses(bytes: $0, numbers: SeededGenerator(seed: seed), closing: closing) }
-            state.budget = state.nextLoss()
+            state.losses = reads.map {
+                Losses(reads: $0, left: $0.upperBound, numbers: SeededGenerator(seed: seed), closing: closing)
+            }
         }
     }
 
@@ -154,14 +164,15 @@ package final class CuttingProxy: Sendable {
             var cut = allowed < count
             if limited && !cut {
                 (allowed, cut) = state.withLock { state in
+                    if let losses = state.losses, state.isLoss() {
+                        if !losses.closing { line.swallow() }
+                        return (0, losses.closing)
+                    }
                     guard let budget = state.budget else { return (count, false) }
                     guard budget > count else {
-                        state.lost += 1
-                        let closing = state.losses?.closing ?? true
-                        if !closing { line.swallow() }
-                        state.budget = state.nextLoss()
+                        state.budget = nil
                         state.target = state.next ?? state.target
-                        return (budget, closing)
+                        return (budget, true)
                     }
                     state.budget = budget - count
                     return (count, false)

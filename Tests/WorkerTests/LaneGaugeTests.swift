@@ -17,7 +17,11 @@ import Testing
         let metrics = Metrics()
         let gauges = LaneGauges(metrics)
         func show(_ line: String) async throws {
-            while !metrics.exposition().contains("\n\(line)\n") { try await Task.sleep(for: .milliseconds(5)) }
+            for _ in 0..<3_000 {
+                if metrics.exposition().contains("\n\(line)\n") { return }
+                try await Task.sleep(for: .milliseconds(5))
+            }
+            Issue.record("never shown: \(line)")
         }
         // Nobody has looked yet.
         try await show(#"ratchet_jobs_waiting{lane="write"} NaN"#)

@@ -363,12 +363,16 @@ private struct WorkerBench {
             let work = loop.spawn { await worker.run() }
             await done()
             try await loop.run { worker.stop() }
-            if last { queue.stop() }
+            if last || !queue.dead.isEmpty { queue.stop() }
             await work.value
         }
         for _ in 0..<6 {
             let away = ScriptedHandler(Array(repeating: .down, count: 100))
-            try await deploy(away) { await away.called(times: 1) }
+            try await deploy(away) {
+                for _ in 0..<2_000 where away.batches.isEmpty && queue.dead.isEmpty {
+                    try? await Task.sleep(for: .milliseconds(5))
+                }
+            }
             queue.redeliverPending()
         }
         #expect(queue.dead.isEmpty)
