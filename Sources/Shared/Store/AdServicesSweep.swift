@@ -121,12 +121,17 @@ package struct SweepState: Equatable, Sendable {
     package let databaseTime: Int64
     /// By hand; nil while it isn't.
     package let pausedAt: Int64?
+    /// When that pause ends by itself; nil until it is lifted.
+    package let pausedUntil: Int64?
     /// No ask goes out before.
     package let heldUntil: Int64
     /// A fixed word; nil before the first hold.
     package let holdReason: String?
     /// When the next token is due, one that is claimed at the end of its lease; nil when none is pending.
     package let nextDueAt: Int64?
+
+    /// - Parameter now: Postgres' clock.
+    package func isPaused(at now: Int64) -> Bool { pausedAt != nil && now < pausedUntil ?? .max }
 }
 
 /// What waits for the sweep, counted up to a bound.
@@ -155,8 +160,8 @@ package enum AdServicesSweep {
     ) async throws(PostgresError) -> SweepState {
         let row = try await connection.query(
             """
-            SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now, paused_at, held_until, hold_reason,
-                (SELECT due_at FROM adservices_tokens WHERE state = 'pending' AND due_at >= $1
+            SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now, paused_at, paused_until, held_until,
+                hold_reason, (SELECT due_at FROM adservices_tokens WHERE state = 'pending' AND due_at >= $1
                     ORDER BY due_at LIMIT 1) AS next_due
             FROM adservices_sweep
             """, [.int64(since)]
@@ -164,6 +169,7 @@ package enum AdServicesSweep {
         guard let row else { throw PostgresError(.usage, "adservices_sweep has lost its row") }
         return SweepState(
             databaseTime: try row.int64("now"), pausedAt: try row.optionalInt64("paused_at"),
+            pausedUntil: try row.optionalInt64("paused_until"),
             heldUntil: try row.int64("held_until"), holdReason: try row.optionalString("hold_reason"),
             nextDueAt: try row.optionalInt64("next_due"))
     }
