@@ -314,7 +314,7 @@ import Wire
             #expect(replaced?.by == "a" && replaced?.reason == "one" && replaced?.at == 2)
             #expect(replaced?.until == nil)
             let stands = try #require(try await AdServicesOperations.pause(connection))
-            let state = try await AdServicesSweep.state(connection)
+            let state = try await AdServicesSweep.state(now: 0, connection)
             #expect(stands.reason == "two" && stands.until == state.pausedUntil)
             let left = (stands.until ?? 0) - state.databaseTime
             #expect((1...60_000_000).contains(left), "on the clock of Postgres: \(left)")
@@ -337,8 +337,8 @@ import Wire
             let lease = "lease = decode(repeat('00', 16), 'hex')"
             try await connection.execute(
                 """
-                UPDATE adservices_tokens SET \(lease), due_at = \(Self.now + 9) WHERE subject = 'asked';
-                UPDATE adservices_tokens SET \(lease), due_at = \(Self.now - 9) WHERE subject = 'lapsed';
+                UPDATE adservices_tokens SET \(lease), lease_end = \(Self.now + 9) WHERE subject = 'asked';
+                UPDATE adservices_tokens SET \(lease), lease_end = \(Self.now - 9) WHERE subject = 'lapsed';
                 UPDATE adservices_sweep SET held_until = \(Self.now + 5), hold_reason = '429'
                 """)
             let status = try await AdServicesOperations.status(nowMicroseconds: Self.now, connection)

@@ -39,11 +39,13 @@ package enum AdServicesOperations {
         let row = try await connection.query(
             """
             SELECT s.*, t.* FROM (\(sweepSQL)) AS s, (
-                SELECT count(*) AS pending, count(*) FILTER (WHERE due_at <= $1) AS due,
-                    count(*) FILTER (WHERE lease IS NOT NULL AND due_at > $1) AS asking,
-                    min(due_at) FILTER (WHERE due_at <= $1) AS oldest,
-                    min(due_at) FILTER (WHERE due_at > $1 AND lease IS NULL) AS next
-                FROM adservices_tokens WHERE state = 'pending'
+                SELECT count(*) AS pending, count(*) FILTER (WHERE due_at <= $1 AND NOT held) AS due,
+                    count(*) FILTER (WHERE held) AS asking, min(due_at) FILTER (WHERE due_at <= $1 AND NOT held) AS oldest,
+                    min(due_at) FILTER (WHERE due_at > $1 AND NOT held) AS next
+                FROM (
+                    SELECT due_at, coalesce(lease_end > $1, false) AS held FROM adservices_tokens
+                    WHERE state = 'pending'
+                ) AS pending
             ) AS t
             """, [.int64(nowMicroseconds)], deadlineMilliseconds: AdServicesTokens.longReadMilliseconds
         ).first

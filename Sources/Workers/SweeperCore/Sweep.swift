@@ -154,9 +154,9 @@ package final class Sweep: @unchecked Sendable {
                 lastWholeLook = began
                 claimedUntil = 0
             }
-            let since = claimedUntil
+            let (since, now) = (claimedUntil, parts.clock.microseconds)
             let state = try await parts.claims.withConnection { connection throws(PostgresError) in
-                try await AdServicesSweep.state(since: since, connection)
+                try await AdServicesSweep.state(now: now, since: since, connection)
             }
             lastLook = loop.time.monotonicNanoseconds
             parts.clock.correct(databaseTime: state.databaseTime, took: (lastLook - began) / 1000)
