@@ -245,6 +245,31 @@ import Testing
         }
     }
 
+    /// The claims of an older sweeper know nothing of `lease_end`.
+    @Test func anOlderSweeperMayFinishAndClaimsNothing() async throws {
+        let store = TestStore(schema: try TestPostgres.shared.get().schema())
+        let claimed = """
+            UPDATE adservices_tokens SET lease = '\\x01010101010101010101010101010101', due_before = due_at, due_at = 900
+            WHERE subject =
+            """
+        try await store.withConnection { connection in
+            try await Migrator.migrate(connection, to: Array(Migration.all.prefix(6)))
+            for subject in ["a", "b"] { try await add(subject, due: 3, connection) }
+            try await connection.execute("\(claimed) 'a'")
+            try await Migrator.migrate(connection)
+            await #expect(throws: PostgresError.self) { try await connection.execute("\(claimed) 'b'") }
+            #expect(try await claim(now: 899, connection).map(\.key.subject) == ["b"], "a is held until 900")
+            let rows = try await connection.query(
+                "SELECT due_at, lease_end FROM adservices_tokens ORDER BY subject"
+            ).rows
+            #expect(try rows[0].int64("due_at") == 3 && rows[0].int64("lease_end") == 900)
+            // What came of it, as that sweeper says.
+            try await connection.execute(
+                "UPDATE adservices_tokens SET due_at = 950, due_before = NULL, lease = NULL WHERE subject = 'a'")
+            #expect(try await claim(now: 950, lease: Self.other, connection).count == 1)
+        }
+    }
+
     /// What came to be due before the place is another look's.
     @Test func aClaimGoesOnFromAPlace() async throws {
         try await withStore { connection in
