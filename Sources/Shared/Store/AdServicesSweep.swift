@@ -247,7 +247,8 @@ package enum AdServicesSweep {
     private static func finish(
         _ indices: [Int], of swept: [SweptToken], _ statement: String, _ connection: PostgresConnection
     ) async throws(PostgresError) -> Set<Int> {
-        let result = try await connection.query(statement, Self.parameters(indices.map { swept[$0] }))
+        let those = indices.count == swept.count ? swept : indices.map { swept[$0] }
+        let result = try await connection.query(statement, Self.parameters(those))
         var held = Set<Int>(minimumCapacity: result.count)
         for row in result.rows {
             let number = Int(try row.int64("number"))
@@ -336,25 +337,34 @@ package enum AdServicesSweep {
         """
     }
 
+    /// By index: a closure that is handed a whole record copies it, with a dozen references, for each of the columns.
     private static func parameters(_ swept: [SweptToken]) -> [PostgresParameter] {
+        let payloads = swept.map(\.payload)
+        func texts(_ value: (Int) -> String?) -> PostgresParameter {
+            var array = PostgresArray(of: .text, capacity: swept.count)
+            for index in swept.indices { array.append(text: value(index)) }
+            return array.parameter
+        }
+        func int64s(_ value: (Int) -> Int64?) -> PostgresParameter {
+            var array = PostgresArray(of: .int64, capacity: swept.count)
+            for index in swept.indices { array.append(int64: value(index)) }
+            return array.parameter
+        }
         var leases = PostgresArray(of: .bytes, capacity: swept.count)
-        for one in swept { leases.append(bytes: one.token.lease) }
-        func ids(_ id: (AttributionPayload) -> Int64?) -> PostgresParameter {
-            .int64s(swept.map { $0.payload.flatMap(id) })
-        }
-        func texts(_ text: (AttributionPayload) -> String?) -> PostgresParameter {
-            .texts(swept.map { $0.payload.flatMap(text) })
-        }
+        for index in swept.indices { leases.append(bytes: swept[index].token.lease) }
         return [
-            .texts(swept.map(\.token.key.organization)), .texts(swept.map(\.token.key.bundleID)),
-            .texts(swept.map(\.token.key.subjectKind)), .texts(swept.map(\.token.key.subject)), leases.parameter,
-            .texts(swept.map { $0.ending?.rawValue ?? "pending" }), .int64s(swept.map(\.dueAt)),
-            .int64s(swept.map { $0.ask?.counts == true ? 1 : 0 }), .int64s(swept.map { $0.ask == nil ? 0 : 1 }),
-            .int64s(swept.map { $0.ask.map { Int64($0.status) } }), .int64s(swept.map { $0.ask?.at }),
-            .int64s(swept.map(\.endedAt)),
-            ids(\.orgID), ids(\.campaignID), ids(\.adGroupID), ids(\.keywordID), ids(\.adID), ids(\.creativeSetID),
-            texts(\.conversionType), texts(\.claimType), texts(\.countryOrRegion), texts(\.supplyPlacement),
-            ids(\.clickedAt), ids(\.impressionAt), texts(\.raw), .texts(swept.map(\.token.place)),
+            texts { swept[$0].token.key.organization }, texts { swept[$0].token.key.bundleID },
+            texts { swept[$0].token.key.subjectKind }, texts { swept[$0].token.key.subject }, leases.parameter,
+            texts { swept[$0].ending?.rawValue ?? "pending" }, int64s { swept[$0].dueAt },
+            int64s { swept[$0].ask?.counts == true ? 1 : 0 }, int64s { swept[$0].ask == nil ? 0 : 1 },
+            int64s { swept[$0].ask.map { Int64($0.status) } }, int64s { swept[$0].ask?.at },
+            int64s { swept[$0].endedAt },
+            int64s { payloads[$0]?.orgID }, int64s { payloads[$0]?.campaignID }, int64s { payloads[$0]?.adGroupID },
+            int64s { payloads[$0]?.keywordID }, int64s { payloads[$0]?.adID }, int64s { payloads[$0]?.creativeSetID },
+            texts { payloads[$0]?.conversionType }, texts { payloads[$0]?.claimType },
+            texts { payloads[$0]?.countryOrRegion }, texts { payloads[$0]?.supplyPlacement },
+            int64s { payloads[$0]?.clickedAt }, int64s { payloads[$0]?.impressionAt }, texts { payloads[$0]?.raw },
+            texts { swept[$0].token.place },
         ]
     }
 }

@@ -248,8 +248,8 @@ package final class Sweep: @unchecked Sendable {
         }
         inFlight += 1
         let began = loop.time.monotonicNanoseconds
-        loop.spawn { [self] in
-            let reply = await parts.endpoint.ask(text)
+        parts.endpoint.ask(text) { [self] reply in
+            loop.preconditionInLoop()
             parts.metrics.asked(reply, microseconds: (loop.time.monotonicNanoseconds - began) / 1000)
             // The tick may come later than what ended while the process stood still.
             noteThatItRuns()
