@@ -69,7 +69,7 @@ import Testing
     }
 
     @Test func aSlowAnswerHoldsNoOtherCallUp() async throws {
-        try await withServer { server, caller in
+        try await withServer(configuration(deadlineMilliseconds: 600_000)) { server, caller in
             server.script("slow", [.never])
             async let slow = caller.post(Array("slow".utf8), to: server.url)
             await server.waitForAsks(1)

@@ -175,7 +175,7 @@ import Testing
 
     @Test func aServerIsFreedAfterItsShutdown() async throws {
         weak var gone: HTTPServer?
-        let loop = EventLoop(name: "freed")
+        let loop = EventLoop(name: "freed", time: ManualTime())
         do {
             let server = HTTPServer(loop: loop, handler: ServerFixture.echo)
             gone = server
@@ -205,7 +205,7 @@ import Testing
     }
 
     @Test func twoServersShareAPort() async throws {
-        let loops = [EventLoop(name: "one"), EventLoop(name: "two")]
+        let loops = ["one", "two"].map { EventLoop(name: $0, time: ManualTime()) }
         let servers = loops.map { HTTPServer(loop: $0, handler: ServerFixture.echo) }
         let port = try servers[0].listen(host: "127.0.0.1", port: 0, reusePort: true)
         let same = try servers[1].listen(host: "127.0.0.1", port: port, reusePort: true)

@@ -53,11 +53,9 @@ import Testing
             async let ended = failure { () async throws(PostgresError) in
                 _ = try await victim.query("SELECT pg_sleep(30)")
             }
+            // Only once the victim's statement runs: before, it would die idle.
+            try await waitUntilSleeping(pid)
             try await withConnection { killer in
-                // Only once the victim's statement runs: before, it would die idle.
-                while try await killer.query(
-                    "SELECT FROM pg_stat_activity WHERE pid = $1::bigint AND state = 'active'", [.int64(Int64(pid))]
-                ).count == 0 {}
                 _ = try await killer.query("SELECT pg_terminate_backend($1::bigint::int)", [.int64(Int64(pid))])
             }
             let error = await ended
@@ -70,10 +68,14 @@ import Testing
     }
 
     @Test func aDeadlineClosesTheConnection() async throws {
-        try await withConnection { connection in
-            let error = await failure { () async throws(PostgresError) in
+        let time = ManualTime()
+        try await withConnection(time: time) { connection in
+            async let ended = failure { () async throws(PostgresError) in
                 _ = try await connection.query("SELECT pg_sleep(30)", deadlineMilliseconds: 50)
             }
+            try await waitUntilSleeping(connection.backendPID)
+            time.advance(milliseconds: 50)
+            let error = await ended
             #expect(error?.code == .deadline)
             #expect(error?.outcome == .dependency)
             #expect(!connection.isOpen)
@@ -81,12 +83,18 @@ import Testing
     }
 
     @Test func aDeadlineOfATransactionBindsItsStatementsTogether() async throws {
-        try await withConnection { connection in
-            let error = await failure { () async throws(PostgresError) in
+        let time = ManualTime()
+        try await withConnection(time: time) { connection in
+            async let ended = failure { () async throws(PostgresError) in
                 try await connection.transaction(deadlineMilliseconds: 150) { () async throws(PostgresError) in
-                    for _ in 0..<100 { _ = try await connection.query("SELECT pg_sleep(0.02)") }
+                    _ = try await connection.query("SELECT 1")
+                    time.advance(milliseconds: 100)
+                    _ = try await connection.query("SELECT pg_sleep(30)")
                 }
             }
+            try await waitUntilSleeping(connection.backendPID)
+            time.advance(milliseconds: 50)
+            let error = await ended
             #expect(error?.code == .deadline)
             #expect(!connection.isOpen)
         }

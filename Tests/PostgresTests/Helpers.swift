@@ -5,20 +5,32 @@ import TestSupport
 
 /// Runs a test's body on a loop of its own with a connection to the shared server.
 func withConnection<Value: Sendable>(
-    schema: String? = nil, queryDeadlineMilliseconds: Int64 = 60_000,
+    schema: String? = nil, queryDeadlineMilliseconds: Int64 = 60_000, time: any TimeSource = SystemTime(),
     _ body: @escaping @Sendable (PostgresConnection) async throws -> Value
 ) async throws -> Value {
     let configuration = try TestPostgres.shared.get().configuration(
         schema: schema, queryDeadlineMilliseconds: queryDeadlineMilliseconds)
-    return try await withLoop { loop in
+    return try await withLoop(time) { loop in
         let connection = try await PostgresConnection.connect(configuration, on: loop)
         defer { connection.close() }
         return try await body(connection)
     }
 }
 
-func withLoop<Value: Sendable>(_ body: @escaping @Sendable (EventLoop) async throws -> Value) async throws -> Value {
-    let loop = EventLoop(name: "test")
+/// Waits until a backend is in `pg_sleep`.
+func waitUntilSleeping(_ backendPID: Int32) async throws {
+    try await withConnection { watcher in
+        while try await watcher.query(
+            "SELECT FROM pg_stat_activity WHERE pid = $1::bigint AND wait_event = 'PgSleep'",
+            [.int64(Int64(backendPID))]
+        ).count == 0 {}
+    }
+}
+
+func withLoop<Value: Sendable>(
+    _ time: any TimeSource = SystemTime(), _ body: @escaping @Sendable (EventLoop) async throws -> Value
+) async throws -> Value {
+    let loop = EventLoop(name: "test", time: time)
     defer { loop.stop() }
     return try await loop.run { try await body(loop) }
 }

@@ -163,11 +163,18 @@ import Testing
     @Test func healthTellsTheShedLevelAndWhatIsDrained() async throws {
         let bench = try await QueueBench.make(partitions: 1)
         let health = IntakeHealth(client: bench.client, keys: bench.keys)
-        #expect(try await bench.loop.run { await health.health() } == .level(0, ""))
+        // What Redis does not answer within a second is `good`, and asked again.
+        func settled() async throws -> Health {
+            while true {
+                let found = try await bench.loop.run { await health.health() }
+                if found != .good { return found }
+            }
+        }
+        #expect(try await settled() == .level(0, ""))
         _ = try await bench.command(["HSET", .text(bench.keys.meta(0)), "shed", "2"])
         try await drain(bench, .lane, "write")
         #expect(
-            try await bench.loop.run { await health.health() }
+            try await settled()
                 == .level(2, "refused for overload: impressions, identify; drained: lane:write"))
     }
 

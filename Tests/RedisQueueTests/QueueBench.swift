@@ -23,7 +23,9 @@ struct QueueBench: Sendable {
         let loop = EventLoop(name: "queue-test")
         let keys = QueueKeys(prefix: prefix, partitions: partitions)
         return try await loop.run {
-            let client = RedisClient(loop: loop, address: address, configuration: RedisClientConfiguration())
+            let client = RedisClient(
+                loop: loop, address: address,
+                configuration: RedisClientConfiguration(commandTimeoutMilliseconds: 60_000))
             _ = await client.waitUntilConnected(milliseconds: 20_000)
             if seeded { try await QueueSeed(client: client, keys: keys).seed() }
             return QueueBench(
@@ -38,9 +40,13 @@ struct QueueBench: Sendable {
             let waiter = RedisClient(
                 loop: loop, address: client.address,
                 configuration: RedisClientConfiguration(
-                    connectionWaitMilliseconds: 5000, clientName: keys.prefix + name, connectionPerSlot: true))
+                    commandTimeoutMilliseconds: 60_000, connectionWaitMilliseconds: 20_000,
+                    clientName: keys.prefix + name, connectionPerSlot: true))
             _ = await waiter.waitUntilConnected(milliseconds: 20_000)
-            if alive { await LiveProcess(name: name, loop: loop, client: client, keys: keys).beat() }
+            // It stays alive however long the test takes. A beat says nothing when it came too late.
+            while alive, try await client.command(["PERSIST", .text(keys.live(name))]).int64 != 1 {
+                await LiveProcess(name: name, loop: loop, client: client, keys: keys).beat()
+            }
             return RedisJobSource(
                 loop: loop, client: client, waiter: waiter, keys: keys, stage: stage, consumer: name)
         }

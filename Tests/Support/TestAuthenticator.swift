@@ -47,7 +47,7 @@ package final class TestAuthenticator: Sendable {
     package let rootPEM: String
 
     /// - Parameter curve: of both authorities. Apple's are on P-384, which takes ten times longer to check.
-    package init(curve: TestPKIKey.Curve = .p384) {
+    package init(curve: TestPKIKey.Kind = .p384) {
         root = .root(subject: "Test App Attestation Root", key: TestPKIKey(curve))
         intermediate = TestPKICertificate.intermediate(under: root, key: TestPKIKey(curve)).with {
             $0.subject = "Test App Attestation CA 1"

@@ -7,14 +7,16 @@ internal import CTestPKI
 package final class TestPKIKey: @unchecked Sendable {
     fileprivate let handle: OpaquePointer
 
-    package enum Curve: String, Sendable {
+    package enum Kind: String, Sendable {
         case p256 = "prime256v1"
         case p384 = "secp384r1"
+        case rsa = "RSA"
+        case ed25519 = "ED25519"
     }
 
     /// `spelledOut` makes certificates carry the curve's parameters instead of its name.
-    package init(_ curve: Curve, spelledOut: Bool = false) {
-        guard let handle = ctestpki_key_create(curve.rawValue, spelledOut ? 1 : 0) else { fatalError("no key") }
+    package init(_ kind: Kind, spelledOut: Bool = false) {
+        guard let handle = ctestpki_key_create(kind.rawValue, spelledOut ? 1 : 0) else { fatalError("no key") }
         self.handle = handle
     }
 

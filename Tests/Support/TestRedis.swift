@@ -232,7 +232,9 @@ package final class TestRedis: Sendable {
     /// Runs commands in order on one short connection of their own, from any task.
     package func pipeline(_ commands: [[RedisArgument]]) async throws -> [Result<RedisValue, RedisError>] {
         let loop = Self.loop
-        let configuration = RedisClientConfiguration(connectionWaitMilliseconds: Self.patienceMilliseconds)
+        let configuration = RedisClientConfiguration(
+            commandTimeoutMilliseconds: 3 * Self.patienceMilliseconds,
+            connectionWaitMilliseconds: Self.patienceMilliseconds)
         let client = RedisClient(loop: loop, address: address, configuration: configuration)
         let results = try await loop.run { await client.pipeline(commands) }
         await client.close()

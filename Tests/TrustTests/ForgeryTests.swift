@@ -172,11 +172,29 @@ import Wire
 
     @Test func aLeafKeyOffP256IsRefused() {
         // A curve that is spelled out instead of named may be any curve; OpenSSL's path check stops it first.
-        let keys = [(TestPKIKey(.p384), Refusal.Reason.badLeafKey), (TestPKIKey(.p256, spelledOut: true), .badChain)]
+        let keys = [
+            (TestPKIKey(.p384), Refusal.Reason.badLeafKey), (TestPKIKey(.p256, spelledOut: true), .badChain),
+            (TestPKIKey(.rsa), .badLeafKey), (TestPKIKey(.ed25519), .badLeafKey),
+        ]
         for (key, reason) in keys {
             let leaf = TestPKICertificate.leaf(under: pki.intermediate, key: key)
             #expect(
                 bench.verdict(x5c: [leaf.der(), pki.intermediateDER, pki.rootDER], key: pki.leaf.key).reason == reason)
+        }
+    }
+
+    @Test func authoritiesMayHaveRSAKeys() throws {
+        let root = TestPKICertificate.root(key: TestPKIKey(.rsa))
+        let intermediate = TestPKICertificate.intermediate(under: root, key: TestPKIKey(.rsa))
+        let leaf = TestPKICertificate.leaf(under: intermediate)
+        let x5c = [leaf.der(), intermediate.der(), root.der()]
+        let verifier = try SignedTransactionVerifier(roots: [TrustedRoot(der: x5c[2])])
+        for (key, reason) in [(leaf.key, nil), (TestPKIKey(.p256), Refusal.Reason.badSignature)] {
+            let jws = TestPKI.jws(
+                header: TestPKI.header(x5c: x5c), payload: Array(TestPKITransaction().json.utf8), key: key)
+            let verdict = verifier.verify(
+                jws: jws, expectation: TransactionExpectation(bundleID: nil), nowMilliseconds: defaultNow)
+            #expect(verdict.reason == reason)
         }
     }
 

@@ -1,5 +1,7 @@
 #include "COpenSSL.h"
 
+#include "certificate_context.h"
+
 #include <string.h>
 #include <time.h>
 
@@ -15,10 +17,24 @@
 // The opaque types of the header are OpenSSL's own objects under another name.
 static X509 *x509(const copenssl_certificate *certificate) { return (X509 *)certificate; }
 
+// From the start of a DER text, `*cursor` behind it after; NULL for what is no certificate.
+static X509 *read_certificate(const unsigned char **cursor, uint64_t length, OSSL_LIB_CTX *context) {
+    X509 *certificate = X509_new_ex(context, NULL);
+    // What it fails to fill, d2i frees and sets to NULL.
+    if (certificate != NULL) d2i_X509(&certificate, cursor, (long)length);
+    return certificate;
+}
+
 copenssl_certificate *copenssl_certificate_parse(const uint8_t *der, uint64_t length) {
     if (der == NULL || length == 0 || length > 1 << 20) return NULL;
     const unsigned char *cursor = der;
-    X509 *certificate = d2i_X509(NULL, &cursor, (long)length);
+    X509 *certificate = read_certificate(&cursor, length, certificate_context());
+    // A key of another kind than that context knows is not there; what such a certificate is good for is judged below.
+    if (certificate != NULL && X509_get0_pubkey(certificate) == NULL) {
+        X509_free(certificate);
+        cursor = der;
+        certificate = read_certificate(&cursor, length, NULL);
+    }
     unsigned char *again = NULL;
     int exact = 0;
     if (certificate != NULL && cursor == der + length) {

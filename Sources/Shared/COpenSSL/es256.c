@@ -1,5 +1,7 @@
 #include "COpenSSL.h"
 
+#include "certificate_context.h"
+
 #include <string.h>
 
 #include <openssl/err.h>
@@ -39,7 +41,7 @@ int copenssl_es256_verify(
     der[0] = 0x30;
     der[1] = (uint8_t)size;
     // Verifying the digest directly spares the fetch and copy of a digest context for each message.
-    EVP_PKEY_CTX *context = EVP_PKEY_CTX_new((EVP_PKEY *)key, NULL);
+    EVP_PKEY_CTX *context = EVP_PKEY_CTX_new_from_pkey(certificate_context(), (EVP_PKEY *)key, NULL);
     int good = context != NULL && EVP_PKEY_verify_init(context) == 1
         && EVP_PKEY_verify(context, der, size + 2, digest, 32) == 1;
     EVP_PKEY_CTX_free(context);

@@ -12,11 +12,13 @@
 
 static EVP_PKEY *pkey(const ctestpki_key *key) { return (EVP_PKEY *)key; }
 
-ctestpki_key *ctestpki_key_create(const char *curve, int explicit_curve) {
+ctestpki_key *ctestpki_key_create(const char *kind, int explicit_curve) {
+    if (strcmp(kind, "RSA") == 0) return (ctestpki_key *)EVP_PKEY_Q_keygen(NULL, NULL, kind, (size_t)2048);
+    if (strcmp(kind, "ED25519") == 0) return (ctestpki_key *)EVP_PKEY_Q_keygen(NULL, NULL, kind);
     EVP_PKEY_CTX *context = EVP_PKEY_CTX_new_from_name(NULL, "EC", NULL);
     EVP_PKEY *key = NULL;
     OSSL_PARAM parameters[] = {
-        OSSL_PARAM_construct_utf8_string(OSSL_PKEY_PARAM_GROUP_NAME, (char *)curve, 0),
+        OSSL_PARAM_construct_utf8_string(OSSL_PKEY_PARAM_GROUP_NAME, (char *)kind, 0),
         OSSL_PARAM_construct_utf8_string(
             OSSL_PKEY_PARAM_EC_ENCODING,
             explicit_curve ? OSSL_PKEY_EC_ENCODING_EXPLICIT : OSSL_PKEY_EC_ENCODING_GROUP, 0),

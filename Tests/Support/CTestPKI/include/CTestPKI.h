@@ -6,8 +6,9 @@
 
 /// A private key; immutable, freed by ctestpki_key_free.
 typedef struct ctestpki_key ctestpki_key;
-/// `curve` as OpenSSL names it: prime256v1, secp384r1. `explicit_curve` spells its parameters out in certificates.
-ctestpki_key *ctestpki_key_create(const char *curve, int explicit_curve);
+/// `kind` as OpenSSL names it: the curves prime256v1 and secp384r1, RSA (of 2,048 bits), ED25519. `explicit_curve` spells
+/// a curve's parameters out in certificates.
+ctestpki_key *ctestpki_key_create(const char *kind, int explicit_curve);
 void ctestpki_key_free(ctestpki_key *key);
 
 /// Everything that stands in a certificate. Pointers are borrowed for the call.
