@@ -371,7 +371,21 @@ import Wire
         #expect(ended["state"] == .string("ended"))
         #expect(ended["letters"]?.elements.first?["state"] == .string("retried"))
         #expect(await rig.run("jobs", "show", "0-5000001").exitCode == 4)
-        #expect(await rig.run("jobs", "show", "0-4").text.contains("state            ended"))
+    }
+
+    /// Redis forgets a job in the step that ends it: what never was looks as what ended, and nobody may say which.
+    @Test func aStampThatTheQueueHasPassedIsNotSaidToHaveBeenAJob() async throws {
+        let rig = try await Rig.make()
+        _ = try await rig.command(["SET", .text(rig.keys.clock(0)), "5000000"])
+        let never = await rig.run("jobs", "show", "0-4")
+        #expect(never.exitCode == 0 && never.text.contains("state            absent"), "\(never)")
+        // A Redis that was wiped knows of no stamp at all.
+        _ = try await rig.command(["DEL", .text(rig.keys.clock(0))])
+        #expect(try await rig.installation.json("jobs", "show", "0-4")["state"] == .string("absent"))
+        // A letter tells that there was one.
+        let id = try await rig.bury(6...6)[0]
+        _ = await rig.run("dead", "purge", "--yes", "\(id)")
+        #expect(try await rig.installation.json("jobs", "show", "0-6")["state"] == .string("ended"))
     }
 
     @Test func theAuditLogIsListedForAllAndForOne() async throws {

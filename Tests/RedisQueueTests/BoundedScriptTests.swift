@@ -263,6 +263,13 @@ import Testing
         try await backlog.measure("statistics") {
             try await bench.loop.run { try await QueueStatistics(client: bench.client, keys: keys).lanes() }.count
         }
+        try await backlog.measure("count-purge") {
+            let purge = QueuePurge(client: bench.client, keys: keys)
+            return Int(
+                try await bench.loop.run {
+                    try await purge.count(QueuePurge.Filter(lane: .write)) { $0.looked == 0 }
+                }.looked)
+        }
         try await backlog.measure("start alone") { [backlog] in
             Int(try await backlog.run(QueueScripts.startAlone, [keys.alone(0)], [.integer(1)]).int64 ?? 0)
         }

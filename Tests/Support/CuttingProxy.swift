@@ -2,7 +2,7 @@ internal import Foundation
 package import Redis
 internal import Synchronization
 
-/// Stands between clients and a server and cuts their lines in the middle of what passes.
+/// Stands between clients and a server, and cuts their lines in the middle of what passes or swallows what is answered.
 package final class CuttingProxy: Sendable {
     private struct State {
         var lines: [Int: Line] = [:]
@@ -13,7 +13,34 @@ package final class CuttingProxy: Sendable {
         var target: String
         /// Where they lead once this one is cut.
         var next: String?
+        /// While set, each loss of an answer is followed by another one.
+        var losses: Losses?
+        var lost = 0
+
+        /// - Returns: whether what the server says now is lost.
+        mutating func isLoss() -> Bool {
+            guard var losses else { return false }
+            losses.left -= 1
+            let isLoss = losses.left <= 0
+            if isLoss {
+                losses.left = Int.random(in: losses.reads, using: &losses.numbers)
+                lost += 1
+            }
+            self.losses = losses
+            return isLoss
+        }
     }
+
+    private struct Losses {
+        let reads: ClosedRange<Int>
+        /// Until the next loss.
+        var left: Int
+        var numbers: SeededGenerator
+        let closing: Bool
+    }
+
+    /// How often answers were lost.
+    package var lost: Int { state.withLock { $0.lost } }
 
     package let address: RedisAddress
     private let path: String
@@ -44,6 +71,23 @@ package final class CuttingProxy: Sendable {
         for line in state.withLock({ Array($0.lines.values) }) {
             line.allow(.random(in: bytes), ofReplies: .random())
         }
+    }
+
+    /// Loses what the server answers, again and again: of so many reads of answers, another number each time, the last one
+    /// is lost, and the line at hand is cut. So a short answer is lost as easily as a long one. Nil lets everything pass
+    /// from now on.
+    /// - Parameter closing: false leaves the line open; its client hears nothing on it any more.
+    package func loseAnswers(oneOf reads: ClosedRange<Int>?, closing: Bool = true, seed: UInt64 = 0) {
+        state.withLock { state in
+            state.losses = reads.map {
+                Losses(reads: $0, left: $0.upperBound, numbers: SeededGenerator(seed: seed), closing: closing)
+            }
+        }
+    }
+
+    /// Swallows everything that the server says on the lines that are open now; they stay open.
+    package func swallowAnswers() {
+        for line in state.withLock({ Array($0.lines.values) }) { line.swallow() }
     }
 
     package func stop() {
@@ -84,6 +128,10 @@ package final class CuttingProxy: Sendable {
             sockets = [client, server]
         }
 
+        private let swallowing = Mutex(false)
+        var swallows: Bool { swallowing.withLock { $0 } }
+        func swallow() { swallowing.withLock { $0 = true } }
+
         func allow(_ bytes: Int, ofReplies: Bool) { allowance.withLock { $0 = (bytes, ofReplies) } }
 
         /// - Returns: how many of so many bytes may pass.
@@ -111,10 +159,15 @@ package final class CuttingProxy: Sendable {
         while true {
             let count = recv(source, &buffer, buffer.count, 0)
             guard count > 0 else { break }
+            if limited && line.swallows { continue }
             var allowed = line.pass(count, areReplies: limited)
             var cut = allowed < count
             if limited && !cut {
                 (allowed, cut) = state.withLock { state in
+                    if let losses = state.losses, state.isLoss() {
+                        if !losses.closing { line.swallow() }
+                        return (0, losses.closing)
+                    }
                     guard let budget = state.budget else { return (count, false) }
                     guard budget > count else {
                         state.budget = nil

@@ -27,6 +27,10 @@ import WorkerCore
             return try await Bench(server.address, QueueKeys(prefix: server.keyPrefix(), partitions: 2), mostWaiting)
         }
 
+        static func on(_ server: TestRedis) async throws -> Bench {
+            try await Bench(server.address, QueueKeys(prefix: server.keyPrefix(), partitions: 2), 1000)
+        }
+
         static func onCluster() async throws -> Bench {
             let cluster = try await TestRedisCluster.shared()
             return try await Bench(cluster.address, QueueKeys(prefix: cluster.keyPrefix(), partitions: 16), 1000)
@@ -164,6 +168,39 @@ import WorkerCore
             await heir.stopFetching()
         }
         await task.value
+    }
+
+    /// A subscription for each call leaked, and after a reconnect half a million were made again. cases/queue.md 41.
+    @Test func aProcessHasOneReplyChannelHoweverManyItAskedAndHoweverOftenTheLineBroke() async throws {
+        let server = try await TestRedis.start()
+        let bench = try await Bench.on(server)
+        func channels() async throws -> [String] {
+            try await server.command(["PUBSUB", "CHANNELS", "*"]).elements?.compactMap(\.text) ?? []
+        }
+        func listeners() async throws -> [Substring] {
+            let list = try await server.command(["CLIENT", "LIST", "TYPE", "pubsub"]).text ?? ""
+            return list.split(whereSeparator: \.isNewline)
+        }
+        try await working(bench) {
+            for round in 0..<3 {
+                for index in 0..<40 {
+                    let text = "e\(round).\(index)"
+                    #expect(try await bench.ask(text) == .answered(Array(text.utf8)))
+                }
+                #expect(try await channels() == [bench.keys.reply("ingress-1")])
+                let found = try await listeners()
+                #expect(found.count == 1 && found.allSatisfy { $0.contains(" sub=1 psub=0 ") }, "\(found)")
+                try await server.command(["CLIENT", "KILL", "TYPE", "pubsub"])
+                var isBack = false
+                while !isBack {
+                    isBack = try await bench.loop.run { bench.asker.isListening }
+                    let confirmed = try await listeners().count == 1
+                    isBack = isBack && confirmed
+                }
+            }
+        }
+        #expect(try await bench.loop.run { bench.asker.waiting } == 0)
+        await server.remove()
     }
 
     @Test func aboveTheBoundCallsAreRefusedAtOnce() async throws {

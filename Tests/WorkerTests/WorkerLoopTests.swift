@@ -132,6 +132,7 @@ private struct WorkerBench {
     let queue: MemoryQueue
     let worker: Worker
     let metrics = Metrics()
+    let lines = MemoryLogSink()
 
     init(_ handler: any JobHandler, realTime: Bool = false, batch: Int = 1024) {
         let time = ManualTime()
@@ -142,7 +143,7 @@ private struct WorkerBench {
         configuration.batch = batch
         worker = Worker(
             loop: loop, source: queue.source(.write), handler: handler, configuration: configuration,
-            log: Log(process: "test", level: .error, time: time, sink: MemoryLogSink()),
+            log: Log(process: "test", level: .warn, time: time, sink: lines),
             metrics: WorkerMetrics(metrics, stage: .write))
     }
 
@@ -311,5 +312,73 @@ private struct WorkerBench {
             await bench.queue.settled(3)
         }
         #expect(handler.batches == [["a"], ["b", "c"]])
+    }
+
+    /// A flood of equal lines took a machine's disk. cases/queue.md 58.
+    @Test func aFloodOfBuriedJobsIsOneLogLineASecond() async throws {
+        let handler = ScriptedHandler([], then: .permanent(reason: "data_refused", text: "22P05"))
+        let bench = WorkerBench(handler)
+        for index in 0..<500 { await bench.accept("bad \(index)") }
+        try await bench.running { await bench.queue.settled(500) }
+        #expect(bench.queue.dead.count == 500)
+        #expect(bench.lines.lines.count { $0.contains("a job was buried") } == 1)
+    }
+
+    /// A server that was saturated used up the retries of what it did not take. cases/queue.md 60.
+    @Test func aJobThatIsToldToComeLaterAgainAndAgainIsNeverBuriedForIt() async throws {
+        let handler = ScriptedHandler([], then: .later(milliseconds: 60_000))
+        let bench = WorkerBench(handler)
+        await bench.accept("a")
+        let worker = bench.worker
+        let work = bench.loop.spawn { await worker.run() }
+        for time in 1...50 {
+            await bench.queue.settled(time)
+            let delayed = try #require(bench.queue.delayed.first)
+            #expect(delayed.job.header.attempts == 0)
+            #expect(delayed.milliseconds - bench.time.wallMilliseconds == 60_000)
+            bench.time.advance(milliseconds: 60_000)
+            bench.queue.promote()
+        }
+        try await bench.loop.run { worker.stop() }
+        bench.queue.stop()
+        await work.value
+        #expect(bench.queue.dead.isEmpty)
+    }
+
+    /// Deploys used up the retries of jobs. A suspect that waits for a dependency has ended no worker, however many stop
+    /// meanwhile. cases/queue.md 65.
+    @Test(.timeLimit(.minutes(1))) func aSuspectThatWaitsForADependencyThroughManyStopsIsNoPoison() async throws {
+        let time = ManualTime()
+        let queue = MemoryQueue { time.wallMilliseconds }
+        let loop = EventLoop(name: "deploys")
+        _ = await queue.accept(
+            NewJob(kind: .identify, lane: .write, organization: "demo", subject: "a", payload: Array("a".utf8)))
+        // Two workers died with it in hand.
+        for _ in 0..<2 { queue.redeliver(await queue.source(.write).fetch(atMost: 1)) }
+        func deploy(_ handler: ScriptedHandler, last: Bool = false, _ done: () async -> Void) async throws {
+            let worker = Worker(
+                loop: loop, source: queue.source(.write), handler: handler,
+                log: Log(process: "test", level: .error, time: time, sink: MemoryLogSink()),
+                metrics: WorkerMetrics(Metrics(), stage: .write))
+            let work = loop.spawn { await worker.run() }
+            await done()
+            try await loop.run { worker.stop() }
+            if last || !queue.dead.isEmpty { queue.stop() }
+            await work.value
+        }
+        for _ in 0..<6 where queue.dead.isEmpty {
+            let away = ScriptedHandler(Array(repeating: .down, count: 100))
+            try await deploy(away) {
+                for _ in 0..<2_000 where away.batches.isEmpty && queue.dead.isEmpty {
+                    try? await Task.sleep(for: .milliseconds(5))
+                }
+            }
+            queue.redeliverPending()
+        }
+        try #require(queue.dead.isEmpty)
+        let back = ScriptedHandler()
+        try await deploy(back, last: true) { await queue.settled(1) }
+        #expect(back.batches == [["a"]])
+        #expect(queue.dead.isEmpty)
     }
 }

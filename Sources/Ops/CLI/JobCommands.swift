@@ -6,8 +6,10 @@ enum JobCommands {
     static let show = Command(
         words: ["jobs", "show"], summary: "say where a job is now",
         detail: """
-            waiting, pending (a worker holds it), due (delayed), parked, dead, ended (in none of these places: done, or lost with
-            Redis' data), or unknown when the lanes hold more than is looked at. Exit code 1: unknown.
+            waiting, pending (a worker holds it), due (delayed), parked, dead; ended (it was dead, was put back or purged, and
+            is in none of these places any more); absent (in none of these places, nor among the letters: it ended, was
+            lost with Redis' data, or never was, which nobody can tell, since Redis forgets a job in the step that ends it);
+            or unknown when the lanes hold more than is looked at. Exit code 1: unknown; 4: its stamp is yet to come.
             """,
         positionals: [.init("ID", "PARTITION-STAMP, as ratchet dead list shows it under job")]
     ) { line, session in

@@ -116,7 +116,8 @@ enum QueueCommands {
         if let text = line["only"], only == nil {
             throw OpsError(.usage, "--only must be pause or drain; it is '\(text)'")
         }
-        var nothing = only == .drain ? "nothing was drained\n" : "nothing was paused\n"
+        var nothing =
+            only == .drain ? "nothing was drained; nothing changed\n" : "nothing was paused; nothing changed\n"
         if line.has("all") {
             guard selectors.allSatisfy({ !line.has($0.name) }) else {
                 throw OpsError(.usage, "--all and a lane, kind or organization exclude each other")
@@ -125,7 +126,7 @@ enum QueueCommands {
         } else {
             let (scope, target) = try selected(line)
             outcome = try await administration.resume(scope, target, only: only)
-            nothing = "\(scope.rawValue) \(target) was not \(only == .drain ? "drained" : "paused")\n"
+            nothing = "\(scope.rawValue) \(target) was not \(only == .drain ? "drained" : "paused"); nothing changed\n"
         }
         let lines = outcome.orders.map { order in
             let what = order.action == .pause ? "goes on" : "is open for intake again"

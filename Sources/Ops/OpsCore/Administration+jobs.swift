@@ -7,8 +7,11 @@ extension Administration {
     package struct JobFinding: Equatable, Sendable {
         package enum State: String, Sendable {
             case waiting, pending, due, parked, dead
-            /// In none of the places: done, or lost with Redis' data.
+            /// It was a dead letter, which was put back or purged, and is in none of the places any more.
             case ended
+            /// In none of the places, and no letter tells of it: Redis forgets a job in the step that ends it, so nobody
+            /// can say whether it ended, was lost with Redis' data, or never was.
+            case absent
             /// The lanes hold more than was looked at.
             case unknown
         }
@@ -48,7 +51,7 @@ extension Administration {
             try await DeadLetters.of(partition: partition, stamp: stamp, $0)
         }
         var searched: Int?
-        var state = JobFinding.State.ended
+        var state = letters.isEmpty ? JobFinding.State.absent : .ended
         switch finding {
         case .neverAccepted where letters.isEmpty:
             throw OpsError(.notFound, "no job \(id): partition \(partition) has not come so far")

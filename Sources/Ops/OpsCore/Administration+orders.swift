@@ -99,7 +99,7 @@ extension Administration {
         }
     }
 
-    /// - Parameter unlisted: what to lift even when it is not in force: Postgres may still have it.
+    /// - Parameter unlisted: what to lift even when the queue does not have it: Postgres may still have it.
     private func resume(
         _ isMeant: @escaping @Sendable (QueueOrder) -> Bool,
         unlisted: @escaping @Sendable () -> (QueueOrder.Scope, String, [QueueOrder.Action])?
@@ -111,14 +111,52 @@ extension Administration {
             for order in standing {
                 _ = try await orders.resume(order.scope, order.target, owner: actor, lifting: order.action)
             }
-            if standing.isEmpty, let (scope, target, actions) = unlisted() {
-                for action in actions { _ = try await orders.resume(scope, target, owner: actor, lifting: action) }
-            }
             return standing
         }
         var outcome = OrderOutcome(orders: lifted)
+        if lifted.isEmpty {
+            guard let (scope, target, actions) = unlisted() else { return outcome }
+            guard let known = try await liftUnlisted(scope, target, actions) else {
+                outcome.warnings.append("nothing of it is in Redis; what Postgres has of it a writer lifts there later")
+                return outcome
+            }
+            guard !known.isEmpty else { return outcome }
+            outcome.orders = known
+        }
         if let warning = await copyOrders() { outcome.warnings.append(warning) }
         return outcome
+    }
+
+    /// Lifts what a Redis that was wiped has forgotten and Postgres has. Where neither has it, nothing is changed.
+    /// - Returns: what Postgres had; nil when it is away: the lifting is then noted for a writer.
+    private func liftUnlisted(
+        _ scope: QueueOrder.Scope, _ target: String, _ actions: [QueueOrder.Action]
+    ) async throws(OpsError) -> [QueueOrder]? {
+        var known: [QueueOrder]?
+        do throws(OpsError) {
+            let now = nowMicroseconds
+            known = try await installation.withPostgres { connection in
+                try await LaneOrders.list(nowMicroseconds: now, connection).compactMap { record in
+                    guard record.scope == scope.rawValue, record.target.utf8.elementsEqual(target.utf8),
+                        let action = QueueOrder.Action(rawValue: record.action), actions.contains(action)
+                    else { return nil }
+                    return QueueOrder(
+                        action, scope: scope, target: target, owner: record.owner, reason: record.reason,
+                        at: record.createdAt / 1000, until: record.until.map { $0 / 1000 })
+                }
+            }
+        } catch  where error.code == .dependencyAway {
+            known = nil
+        }
+        let (lifting, stands) = (known?.map(\.action) ?? actions, known != nil)
+        let (keys, actor) = (installation.keys, actor)
+        try await installation.withRedis { client in
+            let orders = QueueOrders(client: client, keys: keys)
+            for action in lifting {
+                _ = try await orders.resume(scope, target, owner: actor, lifting: action, stands: stands)
+            }
+        }
+        return known
     }
 
     /// The orders in force.
@@ -143,7 +181,7 @@ extension Administration {
                             scope: order.scope.rawValue, target: order.target, action: order.action.rawValue,
                             owner: order.owner,
                             reason: order.reason, until: order.until.map { $0 * 1000 }, createdAt: order.at * 1000),
-                        lifted: change.action == .resume, id: change.id, connection)
+                        lifted: change.action == .resume, stood: change.stood, id: change.id, connection)
                 }
                 try await installation.withRedis { try await QueueOrders(client: $0, keys: keys).forget(change) }
             }

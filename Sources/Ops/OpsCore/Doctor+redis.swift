@@ -5,18 +5,21 @@ internal import RedisQueue
 internal import Service
 
 extension Doctor {
-    /// The oldest major version with what the queue needs (script flags, XAUTOCLAIM's answer of deleted ids).
-    private static let oldestMajorVersion = 7
     /// Shares of maxmemory, in percent. At the limit intake is refused.
     private static let memoryWarnPercent: Int64 = 75
     private static let memoryFailPercent: Int64 = 95
     /// A lane whose oldest job waits longer has no worker, or too few.
     private static let slowLaneMilliseconds: Int64 = 60_000
 
+    /// Is there only where it fails.
+    private static let roleCheck = "redis.role"
+
     struct RedisFindings: Sendable {
         var checks: [Check] = []
         /// Redis could be asked.
         var answers = false
+        /// Nothing can be sent through it.
+        var isReplica: Bool { checks.contains { $0.name == Doctor.roleCheck } }
         /// Of the published app directory; nil when there is none.
         var directoryVersion: Int64?
     }
@@ -59,13 +62,18 @@ extension Doctor {
     private static func server(_ facts: [String: String], _ node: String, _ settings: Settings) -> [Check] {
         var checks: [Check] = []
         let version = facts["redis_version"] ?? "unknown"
-        let major = version.split(separator: ".").first.flatMap { Int($0) } ?? 0
+        if facts["role"] == "slave" {
+            checks.append(
+                Check(
+                    roleCheck, .fail, "\(node)a read-only replica: nothing can be accepted or settled there",
+                    remedy: "name the primary, or its sentinels, in RATCHET_REDIS_URL"))
+        }
         checks.append(
-            major >= oldestMajorVersion
+            RedisRequirements.isNewEnough(version: version)
                 ? Check("redis.version", .ok, "\(node)\(version)")
                 : Check(
                     "redis.version", .fail, "\(node)\(version) is too old",
-                    remedy: "install Redis \(oldestMajorVersion) or newer"))
+                    remedy: "install Redis \(RedisRequirements.oldestMajorVersion) or newer"))
         let copies = facts["connected_slaves"].flatMap { Int($0) } ?? 0
         if settings.durability == .replicated, copies < settings.replicas {
             checks.append(

@@ -43,7 +43,7 @@ package struct Doctor: Sendable {
         checks += redis.checks
         checks += await postgres(installation, redis)
         checks += await processes(settings, installation.loop)
-        if redis.answers { checks += await echo(installation) }
+        if redis.answers && !redis.isReplica { checks += await echo(installation) }
         checks += proxy(settings)
         await installation.close()
         return Diagnosis(checks: checks)

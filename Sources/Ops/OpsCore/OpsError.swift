@@ -84,6 +84,11 @@ package struct OpsError: Error, Equatable, Sendable, CustomStringConvertible {
             self.init(
                 .configuration,
                 "RATCHET_REDIS_URL names one node of a cluster: write redis-cluster://host:port,host:port instead")
+        case .server("READONLY"):
+            self.init(
+                .configuration,
+                "redis is a read-only replica: RATCHET_REDIS_URL must name the primary, or its sentinels"
+                    + " (redis-sentinel://host:port,host:port/name)")
         case .server, .unavailable, .timeout, .closed, .protocolViolation:
             self.init(.dependencyAway, Self.oneLine(error.description))
         }

@@ -85,6 +85,9 @@ package protocol JobSource: Sendable {
     /// - Returns: how many starts alone, this one included, have not ended; nil when the queue did not answer, and the
     ///   job must then not be started now.
     func startAlone(_ job: FetchedJob) async -> Int?
+    /// Takes back the last note of `startAlone`: the worker stopped while a dependency was away, and the job has ended
+    /// nobody. One try.
+    func forgetStart(_ job: FetchedJob) async
     /// Sends an answer to the process that waits for it. One try: an answer that gets lost is asked for again, and every
     /// kind of ask is safe to repeat.
     func answer(_ job: FetchedJob, _ payload: [UInt8]) async

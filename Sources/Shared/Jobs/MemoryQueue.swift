@@ -100,6 +100,8 @@ package final class MemoryQueue: JobSink, Sendable {
 
         package func startAlone(_ job: FetchedJob) async -> Int? { queue.startAlone(job) }
 
+        package func forgetStart(_ job: FetchedJob) async { queue.forgetStart(job) }
+
         package func answer(_ job: FetchedJob, _ payload: [UInt8]) async {
             queue.state.withLock { $0.replies.append((job.header.correlationID, payload)) }
         }
@@ -111,6 +113,12 @@ package final class MemoryQueue: JobSink, Sendable {
         state.withLock { state in
             state.alone[job.header.stamp, default: 0] += 1
             return state.alone[job.header.stamp] ?? 0
+        }
+    }
+
+    private func forgetStart(_ job: FetchedJob) {
+        state.withLock { state in
+            if let starts = state.alone[job.header.stamp] { state.alone[job.header.stamp] = starts - 1 }
         }
     }
 

@@ -31,6 +31,14 @@ package enum QueueConnection {
                 throw ServiceError(.dependencyAway, "redis is away at \(address) (RATCHET_REDIS_URL): \(reason)")
             }
             if !unchecked {
+                let old = try await RedisRequirements.oldVersions(client)
+                if !old.isEmpty {
+                    await client.close()
+                    throw ServiceError(
+                        .configuration,
+                        "redis \(old.joined(separator: ", ")) is too old: install redis"
+                            + " \(RedisRequirements.oldestMajorVersion) or newer")
+                }
                 let problems = try await RedisRequirements.problems(client, durability: durability)
                 if !problems.isEmpty {
                     await client.close()

@@ -71,6 +71,8 @@ package struct QueueOrders: Sendable {
         package let action: Action
         /// For `resume` its action is what was lifted, owner and `at` are those of the lifting.
         package let order: QueueOrder
+        /// False for a `resume` of what the queue did not have: it lifts what Postgres may have, and else was none.
+        package let stood: Bool
     }
 
     /// So many orders stand already that one more would slow down every fetch.
@@ -123,10 +125,13 @@ package struct QueueOrders: Sendable {
         return order
     }
 
-    /// - Parameter action: what kind of order is lifted.
+    /// - Parameters:
+    ///   - action: what kind of order is lifted.
+    ///   - stands: false when the queue has no such order, and it is lifted for what Postgres may have.
     /// - Returns: whether there was one anywhere.
     package func resume(
-        _ scope: QueueOrder.Scope, _ target: String, owner: String, lifting action: QueueOrder.Action = .pause
+        _ scope: QueueOrder.Scope, _ target: String, owner: String, lifting action: QueueOrder.Action = .pause,
+        stands: Bool = true
     ) async throws(RedisError) -> Bool {
         let now = try await nowMilliseconds()
         var found = false
@@ -135,7 +140,7 @@ package struct QueueOrders: Sendable {
                 QueueScripts.resume, keys: [.text(keys.meta(partition)), .text(keys.changes(partition))],
                 arguments: [
                     .text(QueueOrder.name(scope, target)), .text(owner), .integer(now), partition == 0 ? "1" : "0",
-                    .text(action.rawValue),
+                    .text(action.rawValue), stands ? "1" : "0",
                 ])
             if answer.int64 == 1 { found = true }
         }
@@ -180,7 +185,7 @@ package struct QueueOrders: Sendable {
                     name: fields["name"] ?? "", owner: fields["owner"] ?? "", reason: fields["reason"] ?? "",
                     at: Int64(fields["at"] ?? "") ?? 0, until: Int64(fields["until"] ?? ""))
             else { continue }
-            changes.append(Change(id: id, action: action, order: order))
+            changes.append(Change(id: id, action: action, order: order, stood: fields["stood"] != "0"))
         }
         return changes
     }

@@ -128,7 +128,7 @@ package struct QueuePurge: Sendable {
         var cursor = ""
         repeat {
             let answer = try await client.evaluate(
-                QueueScripts.purge,
+                purging ? QueueScripts.purge : QueueScripts.countPurge,
                 keys: [
                     .text(keys.meta(partition)), .text(key), .text(keys.later(partition, lane)),
                     .text(keys.backlog(partition)), .text(keys.stats(partition)), .text(keys.alone(partition)),

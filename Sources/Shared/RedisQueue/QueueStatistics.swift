@@ -68,9 +68,13 @@ package struct QueueStatistics: Sendable {
         ])
         func number(_ index: Int) throws(RedisError) -> Int64 { try answers[index].get().int64 ?? 0 }
         let length = try number(0)
-        // A lane that no worker has looked at yet has no group, and nothing pending.
+        // A lane that no worker has looked at yet has no group, and nothing pending. Any other error is no zero.
         var pending: Int64 = 0
-        if case .success(let value) = answers[1] { pending = value.elements?.first?.int64 ?? 0 }
+        do throws(RedisError) {
+            pending = try answers[1].get().elements?.first?.int64 ?? 0
+        } catch {
+            guard error.code == .server("NOGROUP") else { throw error }
+        }
         sum.waiting += max(0, length - pending)
         sum.pending += pending
         sum.due += try number(3)
@@ -82,8 +86,7 @@ package struct QueueStatistics: Sendable {
             sum.nextDueMilliseconds = min(sum.nextDueMilliseconds ?? .max, milliseconds - now)
         }
         guard length > pending else { return }
-        var last = "0-0"
-        if case .success(let value) = answers[2] { last = Self.lastDelivered(value) }
+        let last = Self.lastDelivered(try answers[2].get())
         let first = try await client.command(["XRANGE", stream, .text("(\(last)"), "+", "COUNT", "1"])
         guard let id = first.elements?.first?.elements?.first?.text,
             let added = id.split(separator: "-").first.flatMap({ Int64($0) })

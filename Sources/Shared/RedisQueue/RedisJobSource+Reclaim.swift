@@ -103,6 +103,8 @@ extension RedisJobSource {
             ])
             guard let parts = answer?.elements, parts.count >= 2, let cursor = parts[0].text else { continue }
             idleCursors[stream.key] = cursor
+            // Pending ones without an entry, whoever held them: Redis takes them off the list as it tells of them.
+            if parts.count > 2 { counters.lostWhilePending += Int64(parts[2].elements?.count ?? 0) }
             for item in parts[1].elements ?? [] {
                 guard let entry = item.elements, entry.count == 2, let id = entry[0].text,
                     !held.contains(HeldEntry(stream.partition, stream.lane, id))

@@ -154,4 +154,10 @@ extension RedisJobSource {
             arguments: [.integer(job.header.stamp)])
         return answer?.int64.map { Int($0) }
     }
+
+    package func forgetStart(_ job: FetchedJob) async {
+        _ = try? await client.evaluate(
+            QueueScripts.forgetCounts, keys: [.text(keys.alone(job.partition))],
+            arguments: [.integer(job.header.stamp), .integer(1)])
+    }
 }

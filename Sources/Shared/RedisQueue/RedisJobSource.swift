@@ -218,10 +218,11 @@ package final class RedisJobSource: JobSource, @unchecked Sendable {
     private func ask(_ lane: Lane, atMost count: Int, _ jobs: inout [FetchedJob]) async -> Bool? {
         let ready = streams.indices.filter { streams[$0].lane == lane && streams[$0].ready }
         guard !ready.isEmpty, jobs.count < count else { return nil }
-        let share = (count - jobs.count + ready.count - 1) / ready.count
-        let perStream = min(QueueScripts.mostEntries, max(Self.fewestPerStream, share))
+        let room = count - jobs.count
+        let share = (room + ready.count - 1) / ready.count
+        let perStream = min(QueueScripts.mostEntries, max(Self.fewestPerStream, share), room)
         // Not more streams than the batch has room for; the others stay ready and come first next time.
-        let asked = ready.prefix(max(1, (count - jobs.count) / perStream))
+        let asked = ready.prefix(room / perStream)
         let answers = await withTaskGroup(of: (Int, Answer).self) { group in
             for index in asked {
                 group.addTask { (index, await self.ask(index, perStream)) }

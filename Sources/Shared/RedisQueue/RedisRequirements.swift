@@ -32,6 +32,27 @@ package enum RedisRequirements {
         }
     }
 
+    /// The oldest major version with what the queue needs: script flags, and XAUTOCLAIM's answer of deleted entries.
+    package static let oldestMajorVersion = 7
+
+    /// - Parameter version: such as `7.0.15`; one that can't be read is none.
+    package static func isNewEnough(version: String) -> Bool {
+        (version.split(separator: ".").first.flatMap { Int($0) } ?? 0) >= oldestMajorVersion
+    }
+
+    /// The versions that are too old, of every primary of a cluster, each with where it runs.
+    package static func oldVersions(_ client: RedisClient) async throws(RedisError) -> [String] {
+        var old: [String] = []
+        for server in try await client.everyPrimary(["INFO", "server"]) {
+            let lines = (try server.reply.get().text ?? "").split(whereSeparator: \.isNewline)
+            let version = lines.first { $0.hasPrefix("redis_version:") }?.split(separator: ":").last.map(String.init)
+            if !isNewEnough(version: version ?? "") {
+                old.append("\(version ?? "unknown") at \(server.node ?? client.address.description)")
+            }
+        }
+        return old
+    }
+
     /// Asks Redis for its settings, every primary of a cluster for its own.
     /// - Throws: `RedisError`; a server that hides CONFIG answers an error too, see RATCHET_REDIS_UNCHECKED.
     package static func problems(_ client: RedisClient, durability: Durability) async throws(RedisError) -> [Problem] {

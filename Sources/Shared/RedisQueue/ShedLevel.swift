@@ -44,12 +44,14 @@ package struct ShedLevel: Sendable {
     }
 
     /// Asks Redis for its memory and its lanes. Of a cluster the fullest node counts: writes spread over all.
-    package func load() async throws(RedisError) -> Load {
+    /// - Parameter seen: told of the lanes, which are not asked for twice.
+    package func load(_ seen: ([LaneStatistics]) -> Void = { _ in }) async throws(RedisError) -> Load {
         var memory = 0.0
         for server in try await client.everyPrimary(["INFO", "memory"]) {
             memory = max(memory, Self.memory(try server.reply.get().text ?? ""))
         }
         let lanes = try await QueueStatistics(client: client, keys: keys).lanes()
+        seen(lanes)
         return Load(
             memory: memory,
             oldestMilliseconds: lanes.compactMap(\.oldestWaitingMilliseconds).max() ?? 0)
@@ -67,9 +69,10 @@ package struct ShedLevel: Sendable {
     }
 
     /// Measures and writes the level of every partition.
+    /// - Parameter seen: as of `load`.
     /// - Returns: the level now in force.
-    package func update() async throws(RedisError) -> NewJob.Shedding {
-        let level = Self.level(try await load())
+    package func update(_ seen: ([LaneStatistics]) -> Void = { _ in }) async throws(RedisError) -> NewJob.Shedding {
+        let level = Self.level(try await load(seen))
         for partition in 0..<keys.partitions {
             _ = try await client.evaluate(
                 QueueScripts.shed, keys: [.text(keys.meta(partition))], arguments: [.integer(Int64(level.rawValue))])

@@ -43,13 +43,15 @@ package enum LaneOrders {
             ])
     }
 
+    /// - Parameter microseconds: leaves an order that was given later.
     /// - Returns: whether there was one.
     package static func remove(
-        scope: String, target: String, action: String, _ connection: PostgresConnection
+        scope: String, target: String, action: String, givenUntil microseconds: Int64 = .max,
+        _ connection: PostgresConnection
     ) async throws(PostgresError) -> Bool {
         try await connection.query(
-            "DELETE FROM lane_orders WHERE scope = $1 AND target = $2 AND action = $3",
-            [.text(scope), .text(target), .text(action)]
+            "DELETE FROM lane_orders WHERE scope = $1 AND target = $2 AND action = $3 AND created_at <= $4",
+            [.text(scope), .text(target), .text(action), .int64(microseconds)]
         ).affectedRows > 0
     }
 
@@ -57,9 +59,11 @@ package enum LaneOrders {
     /// processes copy it, so that a slow one brings back nothing.
     /// - Parameters:
     ///   - lifted: the order was lifted, by its `owner` at `createdAt`.
+    ///   - stood: false for a lifting of what the queue did not have. Where nothing stands here either, nothing was lifted,
+    ///     and the audit log gets no row; without one it may be copied late, and leaves what was given after it.
     ///   - id: of the change, never given twice.
     package static func copy(
-        _ order: LaneOrderRecord, lifted: Bool, id: String, _ connection: PostgresConnection
+        _ order: LaneOrderRecord, lifted: Bool, stood: Bool = true, id: String, _ connection: PostgresConnection
     ) async throws(PostgresError) {
         let organization = order.scope == "organization" ? order.target : nil
         var detail: [(String, String?)] = [("change", id)]
@@ -83,7 +87,10 @@ package enum LaneOrders {
             ).count
             guard copied == 0 else { return }
             if lifted {
-                _ = try await remove(scope: order.scope, target: order.target, action: order.action, connection)
+                let went = try await remove(
+                    scope: order.scope, target: order.target, action: order.action,
+                    givenUntil: stood ? .max : order.createdAt, connection)
+                guard went || stood else { return }
             } else {
                 try await put(order, connection)
             }

@@ -145,7 +145,9 @@ package final class Worker: @unchecked Sendable {
             ])
             return
         }
-        await settle(await work([job]))
+        let settlements = await work([job])
+        guard !settlements.isEmpty else { return await source.forgetStart(job) }
+        await settle(settlements)
     }
 
     private func settle(_ settlements: [Settlement]) async {
@@ -178,7 +180,7 @@ package final class Worker: @unchecked Sendable {
             return Settlement(job, .forward(to: lane, payload: payload))
         case .permanent(let reason, let text):
             count(job, "dead")
-            log.warn("a job was buried", ["kind": job.header.kind.rawValue, "reason": reason])
+            log.limited(.warn, "a job was buried", ["kind": job.header.kind.rawValue, "reason": reason])
             return Settlement(job, .dead(reason: reason, text: text))
         case .transient(let text):
             let attempts = job.header.attempts + 1

@@ -104,7 +104,8 @@ struct DirectoryPublisher: Sendable {
                 scope: order.scope.rawValue, target: order.target, action: order.action.rawValue, owner: order.owner,
                 reason: order.reason, until: order.until.map { $0 * 1000 }, createdAt: order.at * 1000)
             try await postgres.withConnection { connection throws(PostgresError) in
-                try await LaneOrders.copy(record, lifted: change.action == .resume, id: change.id, connection)
+                try await LaneOrders.copy(
+                    record, lifted: change.action == .resume, stood: change.stood, id: change.id, connection)
             }
             try await orders.forget(change)
         }

@@ -50,7 +50,7 @@ struct WriterMain {
                 loop: loop, shedLevel: ShedLevel(client: worker.client, keys: worker.keys), log: context.log,
                 gauge: context.metrics.gauge(
                     "ratchet_shed_level", "Intake refused for overload: 1 impressions, 2 identify too, 3 attribute too."
-                ))
+                ), gauges: LaneGauges(context.metrics))
             try await worker.run(
                 handler,
                 beside: [

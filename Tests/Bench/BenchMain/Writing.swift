@@ -124,6 +124,7 @@ private final class PreparedSource: JobSource, @unchecked Sendable {
     }
 
     func startAlone(_ job: FetchedJob) async -> Int? { 1 }
+    func forgetStart(_ job: FetchedJob) async {}
     func answer(_ job: FetchedJob, _ payload: [UInt8]) async {}
 
     func settle(_ settlements: [Settlement]) async {

@@ -4,9 +4,10 @@ extension QueueScripts {
     /// The orders in force, for the scripts that heed them. `pauses(meta)` answers whether the partition is seeded, what
     /// is paused (`lane:write`, `kind:identify`, `organization:demo`) by name and as a list, and a mark that differs
     /// whenever what is paused does: the number of orders ever given, and what of them has not run out. An order that
-    /// ran out is forgotten by whoever comes across it. One that can't be read stands until it is lifted.
+    /// ran out is forgotten by whoever comes across it, unless `keep` is given: a script that only reads. One that can't
+    /// be read stands until it is lifted.
     static let pauses = """
-        local function pauses(meta)
+        local function pauses(meta, keep)
             local time = redis.call('TIME')
             local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
             local fields = redis.call('HGETALL', meta)
@@ -22,7 +23,7 @@ extension QueueScripts {
                     if not read or type(order) ~= 'table' then order = {} end
                     local ends = order['until']
                     if type(ends) == 'number' and ends <= now then
-                        redis.call('HDEL', meta, field)
+                        if not keep then redis.call('HDEL', meta, field) end
                     else
                         local name = string.sub(field, 7)
                         found.orders[name] = order
@@ -43,10 +44,10 @@ extension QueueScripts {
         """
 
     /// The drain orders, for the scripts that change or list them; used together with `pauses`. `drains(meta)` answers
-    /// them as `pauses` does, and keeps the field `closed` in step: what intake refuses, `name until-ms` (0: no end) a
-    /// line, so short that the accept script can read it at each call.
+    /// them as `pauses` does, and unless `keep` is given keeps the field `closed` in step: what intake refuses,
+    /// `name until-ms` (0: no end) a line, so short that the accept script can read it at each call.
     static let drains = """
-        local function drains(meta)
+        local function drains(meta, keep)
             local time = redis.call('TIME')
             local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
             local fields = redis.call('HGETALL', meta)
@@ -60,7 +61,7 @@ extension QueueScripts {
                     if not read or type(order) ~= 'table' then order = {} end
                     local ends = type(order['until']) == 'number' and order['until'] or nil
                     if ends and ends <= now then
-                        redis.call('HDEL', meta, field)
+                        if not keep then redis.call('HDEL', meta, field) end
                     else
                         local name = string.sub(field, 7)
                         found.orders[name] = order
@@ -69,6 +70,7 @@ extension QueueScripts {
                     end
                 end
             end
+            if keep then return found end
             table.sort(closed)
             local text = table.concat(closed, '\\n')
             if text == '' and stands ~= '' then
@@ -108,7 +110,8 @@ extension QueueScripts {
     /// Lifts an order. The change is noted even when there was none here: Postgres may know more.
     ///
     /// KEYS: 1 meta, 2 changes
-    /// ARGV: 1 name, 2 owner, 3 at ms, 4 `1` to note the change, 5 `pause` or `drain`: what is lifted
+    /// ARGV: 1 name, 2 owner, 3 at ms, 4 `1` to note the change, 5 `pause` or `drain`: what is lifted, 6 `1` when the queue
+    ///   is known to have it, else `0`: the note then says so
     /// Answers 1 when there was one.
     static let resume = RedisScript(
         name: "resume",
@@ -120,12 +123,13 @@ extension QueueScripts {
             drains(KEYS[1])
             if ARGV[4] == '1' then
                 redis.call('XADD', KEYS[2], '*', 'action', 'resume', 'lifts', ARGV[5], 'name', ARGV[1],
-                    'owner', ARGV[2], 'reason', '', 'at', ARGV[3], 'until', '')
+                    'owner', ARGV[2], 'reason', '', 'at', ARGV[3], 'until', '', 'stood', ARGV[6])
             end
             return lifted
             """)
 
-    /// The orders in force in one partition.
+    /// The orders in force in one partition. It writes nothing, so that it runs on a read-only replica and where Redis
+    /// can't save.
     ///
     /// KEYS: 1 meta
     /// Answers {seeded 0 or 1, {name, owner, reason, at, until, `pause` or `drain`}…}; what an order doesn't say is
@@ -133,14 +137,14 @@ extension QueueScripts {
     static let orders = RedisScript(
         name: "orders",
         source: """
-            #!lua flags=allow-oom
+            #!lua flags=no-writes,allow-oom
             \(pauses)
             \(drains)
             local function text(value)
                 if type(value) == 'number' then return string.format('%.0f', value) end
                 return type(value) == 'string' and value or ''
             end
-            local found = pauses(KEYS[1])
+            local found = pauses(KEYS[1], true)
             local answer = {found.seeded and 1 or 0}
             local function list(found, action)
                 for _, name in ipairs(found.names) do
@@ -150,7 +154,7 @@ extension QueueScripts {
                 end
             end
             list(found, 'pause')
-            list(drains(KEYS[1]), 'drain')
+            list(drains(KEYS[1], true), 'drain')
             return answer
             """)
 }

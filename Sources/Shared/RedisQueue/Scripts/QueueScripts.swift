@@ -12,7 +12,8 @@ package enum QueueScripts {
     /// The name of every script by its SHA-1, for whoever reads Redis' slow log.
     package static let names: [String: String] = Dictionary(
         uniqueKeysWithValues: [
-            accept, addCounts, fetch, forgetCounts, limit, live, order, orders, promote, publish, purge, reap, reclaim,
+            accept, addCounts, countPurge, fetch, forgetCounts, limit, live, order, orders, promote, publish, purge,
+            reap, reclaim,
             redrive, refresh, release, rememberDevice, resume, revokeDevice, seed, settle, shed, startAlone, trimDead,
             unpark, useChallenge,
         ].map { ($0.sha1, $0.name) })
