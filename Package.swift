@@ -180,8 +180,8 @@ let package = Package(
         tests(
             "OpsTests",
             [
-                "CLI", "EventLoop", "JSON", "Jobs", "OpsCore", "Postgres", "Redis", "RedisQueue", "Service", "Store",
-                "Wire",
+                "Bytes", "CLI", "EventLoop", "JSON", "Jobs", "OpsCore", "Postgres", "Redis", "RedisQueue", "Service",
+                "Store", "Wire",
             ]),
         tests("Conformance", ["EventLoop", "HTTP"]),
         tests(

@@ -96,6 +96,35 @@ import Testing
         await system.stop()
     }
 
+    /// What was answered to a process that stood still is lost, and Apple is not to blame: nobody is held.
+    @Test func aStandstillOpensNoBreaker() async throws {
+        let apple = try FakeAdServices(byDefault: { _, ask in ask == 1 ? .released(.reset) : .organic })
+        let system = try await SweeperSystem(sweepers: 1, timeScale: 1, apple)
+        try await system.receive(0..<12)
+        try await system.start()
+        await apple.waitForAsks(12)
+        system.sweepers[0].kill(SIGSTOP)
+        await system.loop.sleep(milliseconds: 3_000)
+        apple.release()
+        await system.loop.sleep(milliseconds: 500)
+        system.sweepers[0].kill(SIGCONT)
+        var asked: Int64 = 0
+        var held: Int64 = -1
+        while asked < 12 {
+            (asked, held) = try await system.query { connection in
+                let row = try await connection.query(
+                    """
+                    SELECT held_until, (SELECT count(*) FROM adservices_tokens WHERE last_status = 0 AND lease IS NULL)
+                        AS asked FROM adservices_sweep
+                    """
+                ).first
+                return (try row?.int64("asked") ?? 0, try row?.int64("held_until") ?? -1)
+            }
+        }
+        #expect(held == 0)
+        await system.stop()
+    }
+
     @Test func aStopAnswersForWhatWasAsked() async throws {
         let apple = try FakeAdServices(byDefault: { _, _ in .later(milliseconds: 2_000, .organic) })
         let system = try await SweeperSystem(sweepers: 1, timeScale: 1, concurrency: 4, apple)

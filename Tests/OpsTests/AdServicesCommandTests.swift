@@ -1,3 +1,4 @@
+import Bytes
 import EventLoop
 import Foundation
 import OpsCore
@@ -168,7 +169,7 @@ import Wire
         let again = await installation.run("sweep", "pause", "--reason", "second")
         #expect(
             again.exitCode == 0 && again.errors.contains("this replaces the pause of")
-                && again.errors.contains("a look"))
+                && again.errors.contains("until it is lifted: a look"))
         let status = try await installation.json("sweep", "status")
         #expect(status["paused"] == .bool(true) && status["pauseReason"] == .string("second"))
         #expect(status["pausedAt"] == .string("2026-11-30T00:00:00.000Z"))
@@ -190,6 +191,25 @@ import Wire
         #expect(
             !(await installation.run(["doctor"], time: SystemTime()).text.contains("no AdServices token is asked about"))
         )
+    }
+
+    @Test func aPauseEndsByItselfWhenATimeIsGiven() async throws {
+        let installation = try await make()
+        #expect(await installation.run("sweep", "pause", "--reason", "r", "--for", "soon").exitCode == 2)
+        let paused = await installation.run("sweep", "pause", "--reason", "r", "--for", "2h")
+        #expect(paused.exitCode == 0 && paused.text.hasPrefix("the sweep is paused until 2"), "\(paused)")
+        let status = try await installation.json("sweep", "status")
+        let until = try #require(status["pausedUntil"]?.string.flatMap { Timestamps.milliseconds(rfc3339: $0) })
+        let left = until - SystemTime().wallMilliseconds
+        #expect(status["paused"] == .bool(true) && (7_100_000...7_201_000).contains(left), "\(left) ms are left")
+        let again = await installation.run("sweep", "pause", "--reason", "s", "--for", "1s")
+        #expect(again.errors.contains("this replaces the pause of") && again.errors.contains(" until 2"), "\(again)")
+        _ = try await installation.store { connection in
+            try await connection.execute("UPDATE adservices_sweep SET paused_until = paused_until - 1000000")
+        }
+        let over = try await installation.json("sweep", "status")
+        #expect(over["paused"] == .bool(false) && over["pausedUntil"] == .null && over["pauseReason"] == .null)
+        #expect(await installation.run("sweep", "resume").text == "the sweep was not paused\n")
     }
 
     @Test func aRunIsNarrowedByOrganizationAndApp() async throws {
@@ -230,8 +250,15 @@ import Wire
         #expect(document["moved"] == .json("4000") && document["complete"] == .bool(false))
         #expect(document["matched"] == .json("5001"))
         #expect(told.lines.first?.contains("4000 of 5001") == true, "\(told.lines)")
+        func audited() async throws -> [String] {
+            let entries = try await installation.store { try await AuditLog.latest(limit: 10, $0) }
+            return entries.filter { $0.action == "sweep.run-now" }.map(\.detail)
+        }
+        let moved = #"{"app": null, "moved": "2000"}"#
+        #expect(try await audited() == [moved, moved], "what was not moved is not in the audit log")
         let rest = try parsed(await installation.run(["sweep", "run-now", "--json"], time: time).text)
         #expect(rest["moved"] == .json("1001"))
+        #expect(try await audited() == [#"{"app": null, "moved": "1001"}"#, moved, moved])
     }
 }
 

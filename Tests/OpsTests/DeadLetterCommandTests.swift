@@ -250,6 +250,21 @@ import Wire
         #expect(try await edited(rig, id, payload(version: "3")) == .init(text: "1 edited and put back\n"))
         let broken = try await rig.bury(3...3, kind: "adservices", payload: "{}")[0]
         #expect(try await edited(rig, broken, payload()) == .init(text: "1 edited and put back\n"))
+        #expect(try await rig.waiting() == 2)
+        for id in [id, broken] {
+            let letter = try await rig.installation.store { try await DeadLetters.find(id: id, $0) }
+            #expect(letter?.payload == [] && letter?.state == .retried, "the token is in the queue, and there alone")
+        }
+    }
+
+    @Test func aLetterWhoseTokenWasErasedIsPutBackNoMore() async throws {
+        let rig = try await Rig.make()
+        let id = try await rig.bury(1...1, kind: "adservices")[0]
+        try await rig.installation.store { try await DeadLetters.erase([id], $0) }
+        let output = await rig.run("dead", "retry", "\(id)")
+        #expect(output.exitCode == 1 && output.text.hasPrefix("0 put back; 1 can't be put back"), "\(output)")
+        #expect(try await rig.waiting() == 0)
+        #expect(try await rig.installation.json("dead", "list").elements.count == 1)
     }
 
     private func edited(_ rig: Rig, _ id: Int64, _ payload: String) async throws -> CommandLineTool.Output {

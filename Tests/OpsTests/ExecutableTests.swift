@@ -59,6 +59,22 @@ import Testing
     }
 
     @Test func aDrainWhoseTerminalGoesAwayEndsCleanlyAndItsOrderStands() async throws {
+        let (installation, result) = try await drain(hangup: "default", "wait $drain")
+        #expect(result.output.contains("lane write is not drained yet, 1 jobs are left; intake stays closed"))
+        #expect(result.output.contains("to watch again: ratchet queues drain --lane write --reason 'move'\n"))
+        #expect(result.output.hasSuffix("exit 1\n"), "\(result)")
+        #expect(try await installation.json("queues", "orders").elements.count == 1)
+    }
+
+    @Test func aDrainUnderNohupGoesOn() async throws {
+        let (_, result) = try await drain(hangup: "ignore", "$ratchet queues resume --lane write; wait $drain")
+        #expect(result.output.contains("its order was lifted or ran out, and intake is open"))
+        #expect(result.output.hasSuffix("exit 1\n"), "\(result)")
+    }
+
+    /// Drains a lane of one job that nobody works off, whose terminal goes away once the order stands.
+    /// - Parameter hangup: what SIGHUP does to the command when it starts, as `env` names it.
+    private func drain(hangup: String, _ afterwards: String) async throws -> (TestInstallation, CommandRun) {
         let installation = try await TestInstallation.make()
         let keys = QueueKeys(prefix: installation.prefix, partitions: 2)
         let (loop, address) = (EventLoop(name: "drain-executable"), installation.redis.address)
@@ -73,17 +89,19 @@ import Testing
         }
         let executable = try RatchetProcess.binaries().appendingPathComponent("ratchet").path
         let shell = """
-            '\(executable)' queues drain --lane write --reason move >&3 &
+            ratchet='\(executable)'
+            env --\(hangup)-signal=HUP $ratchet queues drain --lane write --reason move >&3 &
             drain=$!
-            until '\(executable)' queues orders | grep -q drain; do :; done
+            until $ratchet queues orders | grep -q '^drain '; do :; done
             kill -HUP $drain
-            wait $drain
+            \(afterwards)
             echo "exit $?"
             """
-        let result = try await CommandRun.of("/bin/sh", ["-c", "exec 3>&1; " + shell], installation.environment)
-        #expect(result.output.contains("lane write is not drained yet, 1 jobs are left; intake stays closed"))
-        #expect(result.output.contains("to watch again: ratchet queues drain --lane write --reason 'move'\n"))
-        #expect(result.output.hasSuffix("exit 1\n"), "\(result)")
-        #expect(try await installation.json("queues", "orders").elements.count == 1)
+        return (
+            installation,
+            try await CommandRun.of(
+                "/bin/sh", ["-c", "exec 3>&1; " + shell],
+                installation.environment.merging(["PATH": "/usr/bin:/bin"]) { $1 })
+        )
     }
 }

@@ -168,10 +168,10 @@ import Testing
 
     @Test func aHoldIsOnlyMadeLonger() async throws {
         try await withStore { connection in
-            #expect(try await AdServicesSweep.state(connection).holdReason == nil)
+            #expect(try await AdServicesSweep.state(now: 5, connection).holdReason == nil)
             try await AdServicesSweep.hold(until: 50, reason: "unreachable", connection)
             try await AdServicesSweep.hold(until: 40, reason: "too_many", connection)
-            let state = try await AdServicesSweep.state(connection)
+            let state = try await AdServicesSweep.state(now: 5, connection)
             #expect(state.heldUntil == 50 && state.holdReason == "unreachable" && state.pausedAt == nil)
             #expect(state.nextDueAt == nil && abs(state.databaseTime - SystemTime().wallMicroseconds) < 60_000_000)
         }
@@ -184,7 +184,8 @@ import Testing
             }
             _ = try await claim(1, now: 10, connection)
             #expect(try await AdServicesSweep.backlog(now: 10, connection) == SweepBacklog(due: 2, oldestDueAt: 2))
-            #expect(try await AdServicesSweep.state(connection).nextDueAt == 2)
+            #expect(try await AdServicesSweep.state(now: 10, connection).nextDueAt == 2)
+            #expect(try await AdServicesSweep.state(now: 70, connection).nextDueAt == 1, "its lease is over")
             #expect(try await AdServicesSweep.backlog(now: 0, connection) == SweepBacklog(due: 0, oldestDueAt: nil))
         }
     }
@@ -218,6 +219,57 @@ import Testing
         }
     }
 
+    /// A claim writes nothing that is indexed, and its page has room: three entries of indexes less.
+    @Test func aClaimIsAnUpdateInPlace() async throws {
+        try await withStore { connection in
+            _ = try await connection.execute(
+                """
+                INSERT INTO adservices_tokens (
+                    organization, bundle_id, subject_kind, subject, stamp, sealed_token, due_at, environment, attested)
+                SELECT 'o', 'com.example.app', 'install', 'i' || n, n, decode(repeat('ab', 412), 'hex'), n,
+                    'Production', false
+                FROM generate_series(1, 600) AS n
+                """)
+            let (updates, inPlace) = try await connection.transaction {
+                () async throws(PostgresError) -> (Int64?, Int64?) in
+                _ = try await AdServicesSweep.claim(500, lease: Self.lease, leaseEnd: 999, now: 600, connection)
+                let row = try await connection.query(
+                    """
+                    SELECT pg_stat_get_xact_tuples_updated('adservices_tokens'::regclass) AS updates,
+                        pg_stat_get_xact_tuples_hot_updated('adservices_tokens'::regclass) AS in_place
+                    """
+                ).first
+                return (try row?.int64("updates"), try row?.int64("in_place"))
+            }
+            #expect(updates == 500 && inPlace == 500)
+        }
+    }
+
+    /// The claims of an older sweeper know nothing of `lease_end`.
+    @Test func anOlderSweeperMayFinishAndClaimsNothing() async throws {
+        let store = TestStore(schema: try TestPostgres.shared.get().schema())
+        let claimed = """
+            UPDATE adservices_tokens SET lease = '\\x01010101010101010101010101010101', due_before = due_at, due_at = 900
+            WHERE subject =
+            """
+        try await store.withConnection { connection in
+            try await Migrator.migrate(connection, to: Array(Migration.all.prefix(6)))
+            for subject in ["a", "b"] { try await add(subject, due: 3, connection) }
+            try await connection.execute("\(claimed) 'a'")
+            try await Migrator.migrate(connection)
+            await #expect(throws: PostgresError.self) { try await connection.execute("\(claimed) 'b'") }
+            #expect(try await claim(now: 899, connection).map(\.key.subject) == ["b"], "a is held until 900")
+            let rows = try await connection.query(
+                "SELECT due_at, lease_end FROM adservices_tokens ORDER BY subject"
+            ).rows
+            #expect(try rows[0].int64("due_at") == 3 && rows[0].int64("lease_end") == 900)
+            // What came of it, as that sweeper says.
+            try await connection.execute(
+                "UPDATE adservices_tokens SET due_at = 950, due_before = NULL, lease = NULL WHERE subject = 'a'")
+            #expect(try await claim(now: 950, lease: Self.other, connection).count == 1)
+        }
+    }
+
     /// What came to be due before the place is another look's.
     @Test func aClaimGoesOnFromAPlace() async throws {
         try await withStore { connection in
@@ -227,8 +279,8 @@ import Testing
             let claimed = try await AdServicesSweep.claim(
                 2, lease: Self.lease, leaseEnd: 99, now: 5, since: 2, connection)
             #expect(claimed.map(\.key.subject) == ["b", "c"])
-            #expect(try await AdServicesSweep.state(since: 2, connection).nextDueAt == 4)
-            #expect(try await AdServicesSweep.state(connection).nextDueAt == 1)
+            #expect(try await AdServicesSweep.state(now: 5, since: 2, connection).nextDueAt == 4)
+            #expect(try await AdServicesSweep.state(now: 5, connection).nextDueAt == 1)
         }
     }
 

@@ -307,11 +307,18 @@ import Wire
         try await withStore { (connection) async throws in
             #expect(try await AdServicesOperations.resume(actor: "a", nowMicroseconds: 1, connection) == nil)
             #expect(
-                try await AdServicesOperations.pause(reason: "one", actor: "a", nowMicroseconds: 2, connection) == nil)
+                try await AdServicesOperations.pause(
+                    reason: "one", milliseconds: nil, actor: "a", nowMicroseconds: 2, connection) == nil)
             let replaced = try await AdServicesOperations.pause(
-                reason: "two", actor: "b", nowMicroseconds: 3, connection)
+                reason: "two", milliseconds: 60_000, actor: "b", nowMicroseconds: 3, connection)
             #expect(replaced?.by == "a" && replaced?.reason == "one" && replaced?.at == 2)
-            #expect(try await AdServicesOperations.pause(connection)?.reason == "two")
+            #expect(replaced?.until == nil)
+            let stands = try #require(try await AdServicesOperations.pause(connection))
+            let state = try await AdServicesSweep.state(now: 0, connection)
+            #expect(stands.reason == "two" && stands.until == state.pausedUntil)
+            let left = (stands.until ?? 0) - state.databaseTime
+            #expect((1...60_000_000).contains(left), "on the clock of Postgres: \(left)")
+            #expect(state.isPaused(at: state.databaseTime) && !state.isPaused(at: state.databaseTime + left))
             #expect(
                 try await AdServicesOperations.resume(actor: "c", nowMicroseconds: 4, connection)?.reason == "two")
             #expect(try await AdServicesOperations.pause(connection) == nil)
@@ -330,8 +337,8 @@ import Wire
             let lease = "lease = decode(repeat('00', 16), 'hex')"
             try await connection.execute(
                 """
-                UPDATE adservices_tokens SET \(lease), due_at = \(Self.now + 9) WHERE subject = 'asked';
-                UPDATE adservices_tokens SET \(lease), due_at = \(Self.now - 9) WHERE subject = 'lapsed';
+                UPDATE adservices_tokens SET \(lease), lease_end = \(Self.now + 9) WHERE subject = 'asked';
+                UPDATE adservices_tokens SET \(lease), lease_end = \(Self.now - 9) WHERE subject = 'lapsed';
                 UPDATE adservices_sweep SET held_until = \(Self.now + 5), hold_reason = '429'
                 """)
             let status = try await AdServicesOperations.status(nowMicroseconds: Self.now, connection)
@@ -359,14 +366,13 @@ import Wire
             try await end(connection, "ended", "organic")
             let filter = AdServicesOperations.RunFilter(organization: "o")
             #expect(
-                try await AdServicesOperations.beginRun(
-                    filter, actor: "a", nowMicroseconds: Self.now, connection) == 1)
+                try await AdServicesOperations.matching(filter, nowMicroseconds: Self.now, connection) == 1)
             let moved = try await AdServicesOperations.run(
-                filter, nowMicroseconds: Self.now, after: 0, limit: 10, connection)
+                filter, actor: "a", nowMicroseconds: Self.now, after: 0, limit: 10, connection)
             #expect(moved?.moved == 1)
             #expect(
                 try await AdServicesOperations.run(
-                    filter, nowMicroseconds: Self.now, after: 0, limit: 10, connection) == nil)
+                    filter, actor: "a", nowMicroseconds: Self.now, after: 0, limit: 10, connection) == nil)
             #expect(
                 try await connection.count("adservices_tokens WHERE due_at = \(Self.now) AND subject = 'rung'") == 1)
             #expect(try await connection.count("adservices_tokens WHERE due_at = \(Self.now)") == 1)
@@ -390,7 +396,7 @@ import Wire
             var after: Int64 = 0
             var moved: [Int] = []
             while let batch = try await AdServicesOperations.run(
-                .init(), nowMicroseconds: Self.now, after: after, limit: 8_000, connection)
+                .init(), actor: "a", nowMicroseconds: Self.now, after: after, limit: 8_000, connection)
             {
                 moved.append(batch.moved)
                 after = batch.until

@@ -66,6 +66,30 @@ import Testing
         }
     }
 
+    /// A sealed token is a credential: one copy is enough.
+    @Test func aRetriedTokenStaysInNoLetter() async throws {
+        try await withStore { connection in
+            for (stamp, kind) in [(1, "adservices"), (2, "identify"), (3, "adservices")] as [(Int64, String)] {
+                let letter = DeadLetterRecord(
+                    partition: 0, stamp: stamp, organization: "o", lane: "write", kind: kind, entry: "\(stamp)-0",
+                    header: [], payload: Array("{}".utf8), reason: "r", error: "", diedAt: 9)
+                _ = try await DeadLetters.insert([letter], connection)
+            }
+            let ids = try await DeadLetters.list(.init(), connection).map(\.id).sorted()
+            try await DeadLetters.mark(Array(ids.prefix(2)), .retried, nowMicroseconds: 78, connection)
+            var payloads: [[UInt8]?] = []
+            for id in ids { payloads.append(try await DeadLetters.find(id: id, connection)?.payload) }
+            #expect(payloads == [[], Array("{}".utf8), Array("{}".utf8)])
+            #expect(try await DeadLetters.tokens(stampedBefore: 3, atMost: 9, connection).isEmpty)
+            let overdue = try await DeadLetters.tokens(stampedBefore: 4, atMost: 9, connection)
+            #expect(overdue.map(\.id) == [ids[2]] && overdue.first?.entry == "3-0")
+            try await DeadLetters.erase(overdue.map(\.id), connection)
+            #expect(try await DeadLetters.tokens(stampedBefore: 4, atMost: 9, connection).isEmpty)
+            #expect(
+                try await DeadLetters.count(.init(lane: "write"), connection) == 1, "it still tells what it died of")
+        }
+    }
+
     @Test func oldLettersAreForgottenBoundedly() async throws {
         try await withStore { connection in
             _ = try await DeadLetters.insert((1...10).map { letter($0, diedAt: $0) }, connection)

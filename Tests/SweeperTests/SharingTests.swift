@@ -1,4 +1,5 @@
 import AppleAds
+import Bytes
 import EventLoop
 import Postgres
 import Service
@@ -7,6 +8,7 @@ import SweeperCore
 import Synchronization
 import TestSupport
 import Testing
+import Wire
 
 @testable import SweeperCore
 
@@ -93,6 +95,18 @@ import Testing
         #expect(breaker == SweepBreaker())
     }
 
+    @Test func aStandstillIsSeenByWhatWasUnderWay() {
+        let second: Int64 = 1_000_000_000
+        var watch = StandstillWatch(now: 10 * second)
+        #expect(watch.runs(at: 10 * second + second / 2) == nil)
+        #expect(watch.runs(at: 12 * second) == nil, "late, but it ran")
+        #expect(!watch.stoodStill(since: 0))
+        #expect(watch.runs(at: 23 * second) == 11 * second)
+        #expect(watch.stoodStill(since: 12 * second) && watch.stoodStill(since: 22 * second))
+        #expect(watch.runs(at: 23 * second + 1) == nil)
+        #expect(watch.stoodStill(since: 22 * second) && !watch.stoodStill(since: 23 * second))
+    }
+
     @Test func whileItIsPausedNothingIsClaimed() async throws {
         try await SweepRig.run { rig in
             try await rig.receive("a")
@@ -105,6 +119,21 @@ import Testing
             try await rig.run(untilSeconds: 20_000)
             #expect(try await rig.row("a").state == "organic")
             #expect(rig.metric("ratchet_adservices_paused") == 0)
+        }
+    }
+
+    @Test func aPauseForATimeEndsByItself() async throws {
+        try await SweepRig.run { rig in
+            try await rig.receive("a")
+            let end = SweepRig.start + 1_000 * SweepRig.second
+            try await rig.execute("UPDATE adservices_sweep SET paused_at = 1, paused_until = \(end)")
+            try await rig.run(untilSeconds: 999)
+            #expect(rig.apple.total == 0)
+            #expect(rig.metric("ratchet_adservices_paused") == 1)
+            try await rig.run(untilSeconds: 1_001)
+            #expect(rig.asks("a") == [1_000])
+            #expect(rig.metric("ratchet_adservices_paused") == 0)
+            #expect(try await rig.health() == .good)
         }
     }
 
@@ -152,7 +181,30 @@ import Testing
             #expect(rig.metric("ratchet_adservices_unreadable_tokens_total") == 1)
             #expect(rig.log.all.contains { $0.contains("RATCHET_SECRET") })
             try await rig.run(untilSeconds: 100_000)
-            #expect(try await rig.row("a").state == "expired")
+            let end = try await rig.row("a")
+            #expect(end.state == "expired" && end.ended == 86_400 && end.asks == 0 && !end.holdsToken)
+            #expect(rig.apple.total == 0)
+            let tries = try #require(rig.metric("ratchet_adservices_unreadable_tokens_total"))
+            #expect((90...97).contains(tries), "every 15 minutes of a day: \(tries)")
+        }
+    }
+
+    @Test func aTokenIsAskedAboutOnceItsSecretIsBack() async throws {
+        try await SweepRig.run { rig in
+            try await rig.receive("a", sealed: Array(repeating: 1, count: 60))
+            try await rig.receive("b")
+            try await rig.run(untilSeconds: 40_000)
+            #expect(try await rig.row("a").state == "pending")
+            #expect(try await rig.row("b").state == "organic", "the others go on meanwhile")
+            let sealed = rig.sealer.seal(
+                Array("a".utf8),
+                context: AdServicesToken.context(organization: "o", bundleID: "com.example.app", subject: "a"))
+            try await rig.store.withConnection { connection in
+                _ = try await connection.query(
+                    "UPDATE adservices_tokens SET sealed_token = $1 WHERE subject = 'a'", [.bytes(sealed)])
+            }
+            try await rig.run(untilSeconds: 41_000)
+            #expect(try await rig.row("a").state == "organic" && rig.asks("a").count == 1)
         }
     }
 

@@ -165,7 +165,7 @@ final class SweepRig: Sendable {
         var isClaimed: Bool
         var campaign: Int64?
         var keyword: Int64?
-        /// Seconds after the start.
+        /// Seconds after the start; of a claimed one the end of its lease.
         var due: Int64?
         var ended: Int64?
         var payload: String?
@@ -182,7 +182,9 @@ final class SweepRig: Sendable {
                 holdsToken: try row.optionalBytes("sealed_token") != nil,
                 isClaimed: try row.optionalBytes("lease") != nil, campaign: try row.optionalInt64("campaign_id"),
                 keyword: try row.optionalInt64("keyword_id"),
-                due: try row.optionalInt64("due_at").map { ($0 - Self.start) / Self.second },
+                due: try (row.optionalInt64("lease_end") ?? row.optionalInt64("due_at")).map {
+                    ($0 - Self.start) / Self.second
+                },
                 ended: try row.optionalInt64("ended_at").map { ($0 - Self.start) / Self.second },
                 payload: try row.optionalString("payload"))
         }

@@ -177,6 +177,25 @@ import Testing
         #expect(try await bench.kept().count == 700, "Postgres has them all")
     }
 
+    @Test func aTokenThatNobodyCanExchangeAnyMoreIsErasedHereAndThere() async throws {
+        let bench = try await Bench.make(caps: DeadLetterStreams.Caps())
+        let now = SystemTime().wallMicroseconds
+        let hour: Int64 = 3_600_000_000
+        for (stamp, kind) in [
+            (now - 25 * hour, "adservices"), (now - 23 * hour, "adservices"), (now - 25 * hour, "identify"),
+        ] {
+            try await bench.bury(1, header: "\(kind)|1|\(stamp)|2|demo|5|0|||")
+        }
+        try await bench.copyAll()
+        try await bench.loop.run { try await bench.copier.tidy() }
+        let kept = try await bench.kept().sorted { $0.id < $1.id }
+        #expect(kept.map(\.payloadBytes) == [0, 2, 2])
+        let left = try await bench.loop.run {
+            try await bench.client.command(["XLEN", .text(bench.keys.dead(0, .write))]).int64
+        }
+        #expect(left == 2)
+    }
+
     @Test func aMonthIsKeptAndNoMore() async throws {
         let bench = try await Bench.make()
         let now = SystemTime().wallMicroseconds

@@ -74,7 +74,7 @@ enum DeadLetterCommands {
         StandardOutput.outliveTerminal()
         let progress = BulkProgress("dead retry", session)
         let result = try await session.administration().retryDeadLetters(filter) { progress.tell($0) }
-        return answer(result, "put back", "can't be put back (no readable header, or purged)")
+        return answer(result, "put back", "can't be put back (no readable header, purged, or an old token's)")
     }
 
     private static let edit = Command(

@@ -51,19 +51,26 @@ enum SweepCommands {
     }
 
     private static let pause = Command(
-        words: ["sweep", "pause"], summary: "ask Apple about no token until it is resumed",
+        words: ["sweep", "pause"], summary: "ask Apple about no token",
         detail: """
             Holds for all sweepers within a second or so; what one has in hand is asked to its end. Tokens go on coming in and
             growing old: Apple answers for 24 hours, and what grows older meanwhile expires when the pause is over.
             """,
-        flags: [.init("reason", "R", "for others and the audit log", required: true)]
+        flags: [
+            .init("reason", "R", "for others and the audit log", required: true),
+            .init("for", "DURATION", "such as 90s, 30m, 12h or 7d; until it is lifted when absent"),
+        ]
     ) { line, session in
-        let replaced = try await session.administration().pauseSweep(reason: line.required("reason"))
+        let milliseconds = try line["for"].map(QueueCommands.duration)
+        let replaced = try await session.administration().pauseSweep(
+            reason: line.required("reason"), milliseconds: milliseconds)
         let status = try await session.administration().sweepStatus()
         return Answer(
             document: Document(status, now: session.time.wallMicroseconds),
-            text: "the sweep is paused\n",
-            warnings: replaced.map { ["this replaces the pause of \($0.by): \($0.reason)"] } ?? [])
+            text: "the sweep is paused\(status.pause.flatMap { until($0) } ?? "")\n",
+            warnings: replaced.map { pause in
+                ["this replaces the pause of \(pause.by)\(until(pause) ?? " until it is lifted"): \(pause.reason)"]
+            } ?? [])
     }
 
     private static let resume = Command(
@@ -77,9 +84,16 @@ enum SweepCommands {
             text: lifted == nil ? "the sweep was not paused\n" : "the sweep goes on\n", warnings: hindrances(status))
     }
 
+    /// Nil for a pause that stands until it is lifted.
+    private static func until(_ pause: AdServicesSweepStatus.Pause) -> String? {
+        pause.until.map { " until \(Timestamps.rfc3339(milliseconds: $0 / 1_000))" }
+    }
+
     private static func hindrances(_ status: AdServicesSweepStatus) -> [String] {
         var lines: [String] = []
-        if let pause = status.pause { lines.append("the sweep is paused by \(pause.by): \(pause.reason)") }
+        if let pause = status.pause {
+            lines.append("the sweep is paused by \(pause.by)\(until(pause) ?? ""): \(pause.reason)")
+        }
         if let until = status.heldUntil {
             lines.append(
                 "the sweep is held until \(Timestamps.rfc3339(milliseconds: until / 1_000))"

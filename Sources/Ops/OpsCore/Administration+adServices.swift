@@ -112,15 +112,18 @@ extension Administration {
         }
     }
 
-    /// Pauses all sweepers until it is lifted.
+    /// Pauses all sweepers.
+    /// - Parameter milliseconds: how long; nil until it is lifted.
     /// - Returns: the pause that it replaces.
     /// - Throws: `.usage` for a reason that can't be.
-    package func pauseSweep(reason: String) async throws(OpsError) -> AdServicesSweepStatus.Pause? {
+    package func pauseSweep(
+        reason: String, milliseconds: Int64?
+    ) async throws(OpsError) -> AdServicesSweepStatus.Pause? {
         try Self.checkReason(reason)
         let (actor, now) = (actor, nowMicroseconds)
         return try await installation.withPostgres { connection in
             try await AdServicesOperations.pause(
-                reason: reason, actor: actor, nowMicroseconds: now, connection)
+                reason: reason, milliseconds: milliseconds, actor: actor, nowMicroseconds: now, connection)
         }
     }
 
@@ -156,14 +159,14 @@ extension Administration {
         var run = SweepRun()
         if let organization { try await inOrganization(organization) { _ in } }
         run.total = try await installation.withPostgres { connection in
-            try await AdServicesOperations.beginRun(filter, actor: actor, nowMicroseconds: now, connection)
+            try await AdServicesOperations.matching(filter, nowMicroseconds: now, connection)
         }
         var after: Int64 = 0
         while true {
             let from = after
             let batch = try await installation.withPostgres { connection in
                 try await AdServicesOperations.run(
-                    filter, nowMicroseconds: now, after: from, limit: Self.runBatch, connection)
+                    filter, actor: actor, nowMicroseconds: now, after: from, limit: Self.runBatch, connection)
             }
             guard let batch else { break }
             run.moved += batch.moved

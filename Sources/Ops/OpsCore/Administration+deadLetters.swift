@@ -15,7 +15,7 @@ extension Administration {
         package var done = 0
         /// Found to be done by an earlier call.
         package var before = 0
-        /// Can't be put back: their header can't be read, or their payload was purged.
+        /// Can't be put back: their header can't be read, or their payload was purged, or erased with an old token.
         package var refused: [Int64] = []
         /// The last letter looked at.
         fileprivate var last: Int64 = 0
@@ -102,6 +102,8 @@ extension Administration {
         try await checkBundle(Self.check(payload, of: letter), of: letter.organization)
         let filter = DeadLetterFilter(ids: [id])
         return try await inBatches(filter, .retried, { _ in }) { letters, streams, connection in
+            // First: a retry may take the payload.
+            try await DeadLetters.replacePayload(id: id, payload, connection)
             let result = try await retry(
                 letters, "dead.edit",
                 .members([
@@ -112,7 +114,6 @@ extension Administration {
                 throw OpsError(
                     .usage, "dead letter \(id) is back in its lane with its old payload; ratchet dead retry settles it")
             }
-            try await DeadLetters.replacePayload(id: id, payload, connection)
             return result
         }
     }
@@ -310,8 +311,10 @@ extension Administration {
             var going: [DeadLetterRecord] = []
             var entries: [DeadLetterStreams.Redrive] = []
             for letter in group {
+                let payload = payload ?? letter.payload
                 guard var header = JobHeader(encoded: letter.header), Lane(name: place.lane) != nil,
-                    (0..<installation.keys.partitions).contains(place.partition)
+                    (0..<installation.keys.partitions).contains(place.partition),
+                    header.kind != .adServices || !payload.isEmpty
                 else {
                     result.refused.append(letter.id)
                     continue
@@ -321,8 +324,7 @@ extension Administration {
                 header.enqueuedMilliseconds = nowMicroseconds / 1000
                 going.append(letter)
                 entries.append(
-                    DeadLetterStreams.Redrive(
-                        entry: letter.entry, header: header, payload: payload ?? letter.payload))
+                    DeadLetterStreams.Redrive(entry: letter.entry, header: header, payload: payload))
             }
             guard let lane = Lane(name: place.lane), !going.isEmpty else { continue }
             moved += going

@@ -88,8 +88,9 @@ extension Document {
     package init(_ status: AdServicesSweepStatus, now: Int64) {
         self = .members([
             "paused": .bool(status.pause != nil), "pausedAt": .time(microseconds: status.pause?.at),
-            "pausedBy": .text(status.pause?.by), "pauseReason": .text(status.pause?.reason),
-            "heldUntil": .time(microseconds: status.heldUntil), "holdReason": .text(status.holdReason),
+            "pausedUntil": .time(microseconds: status.pause?.until), "pausedBy": .text(status.pause?.by),
+            "pauseReason": .text(status.pause?.reason), "heldUntil": .time(microseconds: status.heldUntil),
+            "holdReason": .text(status.holdReason),
             "pending": .int(status.pending), "due": .int(status.due), "asking": .int(status.asking),
             "oldestDueMs": Self.number(status.oldestDueAt.map { (now - $0) / 1_000 }),
             "nextDueAt": .time(microseconds: status.nextDueAt),

@@ -33,8 +33,8 @@ package final class HTTPCaller: Sendable {
     }
 
     private struct Waiting {
-        let continuation: UnsafeContinuation<HTTPCallResult, Never>
-        /// Of the task that waits, when it runs on one.
+        let tell: @Sendable (HTTPCallResult) -> Void
+        /// Where it is told, when it was posted from one.
         let loop: EventLoop?
     }
 
@@ -92,22 +92,29 @@ package final class HTTPCaller: Sendable {
     /// Posts a text and waits for what comes of it, at the latest the deadline. Cancelling the task does not end the
     /// call. How many run at once is the caller's to bound.
     package func post(_ body: [UInt8], to url: String) async -> HTTPCallResult {
-        await withUnsafeContinuation { continuation in
-            let loop = EventLoop.current
-            let isOpen = state.withLock { state in
-                guard !state.closing, let calls = state.calls else { return false }
-                let number = state.nextNumber
-                state.nextNumber += 1
-                state.waiting[number] = Waiting(continuation: continuation, loop: loop)
-                state.new.append(Call(number: number, url: url, body: body))
-                guard state.new.count == 1 else { return true }
-                // Once for all that a turn of the loop posts: a thread that wakes for the first of them takes the core
-                // from the loop.
-                if let loop { loop.atTurnEnd { self.wake() } } else { ccurl_wake(calls) }
-                return true
-            }
-            if !isOpen { continuation.resume(returning: .failed(HTTPCallFailure(.closed, "the caller is closed"))) }
+        await withUnsafeContinuation { continuation in post(body, to: url) { continuation.resume(returning: $0) } }
+    }
+
+    /// Posts a text without a task that waits.
+    /// - Parameter tell: called once with what came of it: on the event loop from which it was posted, and then never before
+    ///   this returns; else on any thread, where it must be quick.
+    package func post(_ body: [UInt8], to url: String, tell: @escaping @Sendable (HTTPCallResult) -> Void) {
+        let loop = EventLoop.current
+        let isOpen = state.withLock { state in
+            guard !state.closing, let calls = state.calls else { return false }
+            let number = state.nextNumber
+            state.nextNumber += 1
+            state.waiting[number] = Waiting(tell: tell, loop: loop)
+            state.new.append(Call(number: number, url: url, body: body))
+            guard state.new.count == 1 else { return true }
+            // Once for all that a turn of the loop posts: a thread that wakes for the first of them takes the core from
+            // the loop.
+            if let loop { loop.atTurnEnd { self.wake() } } else { ccurl_wake(calls) }
+            return true
         }
+        guard !isOpen else { return }
+        let closed: @Sendable () -> Void = { tell(.failed(HTTPCallFailure(.closed, "the caller is closed"))) }
+        if let loop { loop.execute(closed) } else { closed() }
     }
 
     private func wake() {
@@ -170,10 +177,8 @@ package final class HTTPCaller: Sendable {
     /// from this thread for each.
     private static func tell(_ ended: [(Waiting, HTTPCallResult)]) {
         for calls in Dictionary(grouping: ended, by: { $0.0.loop.map(ObjectIdentifier.init) }).values {
-            let resume: @Sendable () -> Void = {
-                for (waiting, result) in calls { waiting.continuation.resume(returning: result) }
-            }
-            if let loop = calls[0].0.loop { loop.execute(resume) } else { resume() }
+            let tell: @Sendable () -> Void = { for (waiting, result) in calls { waiting.tell(result) } }
+            if let loop = calls[0].0.loop { loop.execute(tell) } else { tell() }
         }
     }
 

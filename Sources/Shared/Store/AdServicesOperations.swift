@@ -6,6 +6,8 @@ package struct AdServicesSweepStatus: Equatable, Sendable {
     package struct Pause: Equatable, Sendable {
         /// Microseconds since 1970.
         package let at: Int64
+        /// When it ends by itself; nil until it is lifted.
+        package let until: Int64?
         package let by: String
         package let reason: String
     }
@@ -36,12 +38,14 @@ package enum AdServicesOperations {
     ) async throws(PostgresError) -> AdServicesSweepStatus {
         let row = try await connection.query(
             """
-            SELECT s.*, t.* FROM adservices_sweep AS s, (
-                SELECT count(*) AS pending, count(*) FILTER (WHERE due_at <= $1) AS due,
-                    count(*) FILTER (WHERE lease IS NOT NULL AND due_at > $1) AS asking,
-                    min(due_at) FILTER (WHERE due_at <= $1) AS oldest,
-                    min(due_at) FILTER (WHERE due_at > $1 AND lease IS NULL) AS next
-                FROM adservices_tokens WHERE state = 'pending'
+            SELECT s.*, t.* FROM (\(sweepSQL)) AS s, (
+                SELECT count(*) AS pending, count(*) FILTER (WHERE due_at <= $1 AND NOT held) AS due,
+                    count(*) FILTER (WHERE held) AS asking, min(due_at) FILTER (WHERE due_at <= $1 AND NOT held) AS oldest,
+                    min(due_at) FILTER (WHERE due_at > $1 AND NOT held) AS next
+                FROM (
+                    SELECT due_at, coalesce(lease_end > $1, false) AS held FROM adservices_tokens
+                    WHERE state = 'pending'
+                ) AS pending
             ) AS t
             """, [.int64(nowMicroseconds)], deadlineMilliseconds: AdServicesTokens.longReadMilliseconds
         ).first
@@ -55,31 +59,38 @@ package enum AdServicesOperations {
             oldestDueAt: try row.optionalInt64("oldest"), nextDueAt: try row.optionalInt64("next"))
     }
 
+    /// Pauses end on Postgres' clock, which all sweepers go by.
+    private static let nowSQL = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
+    private static let sweepSQL =
+        "SELECT *, coalesce(paused_until <= \(nowSQL), false) AS pause_is_over FROM adservices_sweep"
+
     private static func standing(_ row: PostgresRow) throws(PostgresError) -> AdServicesSweepStatus.Pause? {
-        guard let at = try row.optionalInt64("paused_at") else { return nil }
+        guard let at = try row.optionalInt64("paused_at"), !(try row.bool("pause_is_over")) else { return nil }
         return AdServicesSweepStatus.Pause(
-            at: at, by: try row.optionalString("paused_by") ?? "", reason: try row.optionalString("pause_reason") ?? "")
+            at: at, until: try row.optionalInt64("paused_until"), by: try row.optionalString("paused_by") ?? "",
+            reason: try row.optionalString("pause_reason") ?? "")
     }
 
     /// The pause by hand alone, which costs nothing.
     package static func pause(
         _ connection: PostgresConnection
     ) async throws(PostgresError) -> AdServicesSweepStatus.Pause? {
-        let row = try await connection.query("SELECT * FROM adservices_sweep").first
+        let row = try await connection.query(sweepSQL).first
         return try row.flatMap { row throws(PostgresError) in try standing(row) }
     }
 
     /// Pauses the sweep: nothing more is claimed, and what is claimed is asked to its end. A pause that stands is
     /// replaced.
+    /// - Parameter milliseconds: how long; nil until it is lifted.
     /// - Returns: the one that stood.
     package static func pause(
-        reason: String, actor: String, nowMicroseconds: Int64, _ connection: PostgresConnection
+        reason: String, milliseconds: Int64?, actor: String, nowMicroseconds: Int64, _ connection: PostgresConnection
     ) async throws(PostgresError) -> AdServicesSweepStatus.Pause? {
         try await change(
             AuditEntry(
                 organization: nil, at: nowMicroseconds, actor: actor, action: "sweep.pause", subject: "adservices",
-                detail: JSONText.object([("reason", reason)])),
-            at: nowMicroseconds, by: actor, reason: reason, connection)
+                detail: JSONText.object([("reason", reason), ("milliseconds", milliseconds.map { String($0) })])),
+            at: nowMicroseconds, milliseconds: milliseconds, by: actor, reason: reason, connection)
     }
 
     /// Lifts the pause by hand. A hold that Apple asked for stays.
@@ -90,19 +101,22 @@ package enum AdServicesOperations {
         try await change(
             AuditEntry(
                 organization: nil, at: nowMicroseconds, actor: actor, action: "sweep.resume", subject: "adservices"),
-            at: nil, by: nil, reason: nil, connection)
+            at: nil, milliseconds: nil, by: nil, reason: nil, connection)
     }
 
     private static func change(
-        _ entry: AuditEntry, at: Int64?, by: String?, reason: String?, _ connection: PostgresConnection
+        _ entry: AuditEntry, at: Int64?, milliseconds: Int64?, by: String?, reason: String?,
+        _ connection: PostgresConnection
     ) async throws(PostgresError) -> AdServicesSweepStatus.Pause? {
         try await connection.transaction { () async throws(PostgresError) -> AdServicesSweepStatus.Pause? in
-            let row = try await connection.query("SELECT * FROM adservices_sweep FOR UPDATE").first
+            let row = try await connection.query("\(sweepSQL) FOR UPDATE").first
             let before = try row.flatMap { row throws(PostgresError) in try standing(row) }
             guard at != nil || before != nil else { return nil }
             _ = try await connection.query(
-                "UPDATE adservices_sweep SET paused_at = $1, paused_by = $2, pause_reason = $3",
-                [.int64(at), .text(by), .text(reason)])
+                """
+                UPDATE adservices_sweep SET paused_at = $1, paused_by = $2, pause_reason = $3,
+                    paused_until = \(nowSQL) + 1000 * $4
+                """, [.int64(at), .text(by), .text(reason), .int64(milliseconds)])
             try await AuditLog.append(entry, connection)
             return before
         }
@@ -135,48 +149,52 @@ package enum AdServicesOperations {
         [.int64(now), .text(filter.organization), .text(filter.app)]
     }
 
-    /// Notes in the audit log that tokens are going to be asked about now.
-    /// - Returns: how many.
-    package static func beginRun(
-        _ filter: RunFilter, actor: String, nowMicroseconds: Int64, _ connection: PostgresConnection
+    /// How many tokens a run would move.
+    package static func matching(
+        _ filter: RunFilter, nowMicroseconds: Int64, _ connection: PostgresConnection
     ) async throws(PostgresError) -> Int64 {
-        let row = try await connection.query(
+        try await connection.query(
             "SELECT count(*) AS tokens FROM adservices_tokens WHERE \(movable)", parameters(filter, nowMicroseconds),
             deadlineMilliseconds: AdServicesTokens.longReadMilliseconds
-        ).first
-        let tokens = try row?.int64("tokens") ?? 0
-        try await AuditLog.append(
-            AuditEntry(
-                organization: filter.organization, at: nowMicroseconds, actor: actor, action: "sweep.run-now",
-                subject: "adservices", detail: JSONText.object([("app", filter.app), ("tokens", String(tokens))])),
-            connection)
-        return tokens
+        ).first?.int64("tokens") ?? 0
     }
 
-    /// Makes tokens due now.
+    /// Makes tokens due now, and notes in the audit log how many: a run that is stopped, or dies, has told of what it did
+    /// and of no more.
     /// - Parameters:
     ///   - nowMicroseconds: the same for all calls of one run.
     ///   - after: 0 at first, then what the call before returned.
     ///   - limit: how many at the most; each call is one transaction.
     /// - Returns: how many were moved, and until which due time; nil when none is left.
     package static func run(
-        _ filter: RunFilter, nowMicroseconds: Int64, after: Int64, limit: Int, _ connection: PostgresConnection
+        _ filter: RunFilter, actor: String, nowMicroseconds: Int64, after: Int64, limit: Int,
+        _ connection: PostgresConnection
     ) async throws(PostgresError) -> (moved: Int, until: Int64)? {
-        let row = try await connection.query(
-            """
-            WITH found AS (
-                SELECT organization, bundle_id, subject_kind, subject, due_at FROM adservices_tokens
-                WHERE \(movable) AND due_at >= $4 ORDER BY due_at LIMIT $5 FOR UPDATE SKIP LOCKED
-            ), moved AS (
-                UPDATE adservices_tokens AS t SET due_at = $1 FROM found AS f
-                WHERE t.organization = f.organization AND t.bundle_id = f.bundle_id
-                    AND t.subject_kind = f.subject_kind AND t.subject = f.subject
-                RETURNING f.due_at
-            )
-            SELECT count(*) AS moved, max(due_at) AS until FROM moved
-            """, parameters(filter, nowMicroseconds) + [.int64(after), .int64(Int64(limit))]
-        ).first
-        guard let row, let until = try row.optionalInt64("until") else { return nil }
-        return (Int(try row.int64("moved")), until)
+        try await connection.transaction { () async throws(PostgresError) -> (moved: Int, until: Int64)? in
+            let row = try await connection.query(
+                runSQL, parameters(filter, nowMicroseconds) + [.int64(after), .int64(Int64(limit))]
+            ).first
+            guard let row, let until = try row.optionalInt64("until") else { return nil }
+            let moved = try row.int64("moved")
+            try await AuditLog.append(
+                AuditEntry(
+                    organization: filter.organization, at: nowMicroseconds, actor: actor, action: "sweep.run-now",
+                    subject: "adservices", detail: JSONText.object([("app", filter.app), ("moved", String(moved))])),
+                connection)
+            return (Int(moved), until)
+        }
     }
+
+    private static let runSQL = """
+        WITH found AS (
+            SELECT organization, bundle_id, subject_kind, subject, due_at FROM adservices_tokens
+            WHERE \(movable) AND due_at >= $4 ORDER BY due_at LIMIT $5 FOR UPDATE SKIP LOCKED
+        ), moved AS (
+            UPDATE adservices_tokens AS t SET due_at = $1 FROM found AS f
+            WHERE t.organization = f.organization AND t.bundle_id = f.bundle_id
+                AND t.subject_kind = f.subject_kind AND t.subject = f.subject
+            RETURNING f.due_at
+        )
+        SELECT count(*) AS moved, max(due_at) AS until FROM moved
+        """
 }

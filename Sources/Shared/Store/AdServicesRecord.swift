@@ -72,7 +72,7 @@ package struct AdServicesRecord: Equatable, Sendable {
         receivedAt = try row.int64("stamp")
         lastAskedAt = try row.optionalInt64("last_asked_at")
         isAsked = try row.optionalBytes("lease") != nil
-        // With a lease it is the lease's end.
+        // With a lease it is under way, or comes at the lease's end.
         nextAskAt = isAsked ? nil : try row.optionalInt64("due_at")
         endedAt = try row.optionalInt64("ended_at")
         appVersion = try row.optionalString("app_version")

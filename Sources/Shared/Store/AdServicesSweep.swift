@@ -10,7 +10,6 @@ package struct ClaimedToken: Equatable, Sendable {
     package let leaseEnd: Int64
     /// When the token was received, microseconds since 1970.
     package let receivedAt: Int64
-    /// When it was due before it was claimed.
     package let dueAt: Int64
     package let sealedToken: [UInt8]
     package let attempts: Int64
@@ -121,12 +120,17 @@ package struct SweepState: Equatable, Sendable {
     package let databaseTime: Int64
     /// By hand; nil while it isn't.
     package let pausedAt: Int64?
+    /// When that pause ends by itself; nil until it is lifted.
+    package let pausedUntil: Int64?
     /// No ask goes out before.
     package let heldUntil: Int64
     /// A fixed word; nil before the first hold.
     package let holdReason: String?
-    /// When the next token is due, one that is claimed at the end of its lease; nil when none is pending.
+    /// When the next token is due that nobody holds; nil when there is none.
     package let nextDueAt: Int64?
+
+    /// - Parameter now: Postgres' clock.
+    package func isPaused(at now: Int64) -> Bool { pausedAt != nil && now < pausedUntil ?? .max }
 }
 
 /// What waits for the sweep, counted up to a bound.
@@ -142,48 +146,52 @@ package struct SweepBacklog: Equatable, Sendable {
     }
 }
 
-/// The sweepers' side of the AdServices tokens: claim what is due, say what came of it. A claim moves `due_at` to the
-/// end of its lease, so that the index of what is due is all that is ever looked at, and whoever dies is followed by
-/// another.
+/// The sweepers' side of the AdServices tokens: claim what is due, say what came of it. A claim notes a lease beside
+/// `due_at`, so that the index of what is due is all that is ever looked at, and whoever dies is followed by another.
 package enum AdServicesSweep {
     /// Counting more would cost more than the number is worth.
     package static let mostCounted: Int64 = 10_000
 
-    /// - Parameter since: what is due before is not looked at; microseconds since 1970.
+    /// - Parameters:
+    ///   - now: which leases are over; microseconds since 1970.
+    ///   - since: what is due before is not looked at.
     package static func state(
-        since: Int64 = 0, _ connection: PostgresConnection
+        now: Int64, since: Int64 = 0, _ connection: PostgresConnection
     ) async throws(PostgresError) -> SweepState {
         let row = try await connection.query(
             """
-            SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now, paused_at, held_until, hold_reason,
-                (SELECT due_at FROM adservices_tokens WHERE state = 'pending' AND due_at >= $1
-                    ORDER BY due_at LIMIT 1) AS next_due
+            SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now, paused_at, paused_until, held_until,
+                hold_reason, (SELECT due_at FROM adservices_tokens WHERE state = 'pending' AND due_at >= $1
+                    AND (lease_end IS NULL OR lease_end <= $2) ORDER BY due_at LIMIT 1) AS next_due
             FROM adservices_sweep
-            """, [.int64(since)]
+            """, [.int64(since), .int64(now)]
         ).first
         guard let row else { throw PostgresError(.usage, "adservices_sweep has lost its row") }
         return SweepState(
             databaseTime: try row.int64("now"), pausedAt: try row.optionalInt64("paused_at"),
+            pausedUntil: try row.optionalInt64("paused_until"),
             heldUntil: try row.int64("held_until"), holdReason: try row.optionalString("hold_reason"),
             nextDueAt: try row.optionalInt64("next_due"))
     }
 
-    package static let claimStatement = claimStatement(of: "due_at BETWEEN $5 AND $3", order: "due_at")
+    package static let claimStatement = claimStatement(of: "", order: "due_at")
 
     /// Of tokens whose last ask got an answer, or that were never asked about. The latest come first: what has piled up
     /// before them may be what always fails.
     package static let untroubledStatement = claimStatement(
-        of: "due_at BETWEEN $5 AND $3 AND (last_status IS NULL OR last_status BETWEEN 1 AND 499)", order: "due_at DESC")
+        of: "AND (last_status IS NULL OR last_status BETWEEN 1 AND 499)", order: "due_at DESC")
 
     /// By the rows' places rather than their keys: no estimate of how many there are can turn it into a join that reads
-    /// the whole table. The places hold, since the rows are locked.
-    private static func claimStatement(of due: StaticString, order: StaticString) -> String {
+    /// the whole table. The places hold, since the rows are locked. What is held is stepped over: that is only what the
+    /// sweepers have in hand.
+    private static func claimStatement(of which: StaticString, order: StaticString) -> String {
         """
-        UPDATE adservices_tokens SET lease = $1, due_before = due_at, due_at = $2
+        UPDATE adservices_tokens SET lease = $1, lease_end = $2
         WHERE ctid = ANY (ARRAY(
-            SELECT ctid FROM adservices_tokens WHERE state = 'pending' AND \(due)
+            SELECT ctid FROM adservices_tokens
+            WHERE state = 'pending' AND due_at BETWEEN $5 AND $3 AND (lease_end IS NULL OR lease_end <= $3) \(which)
             ORDER BY \(order) LIMIT $4 FOR UPDATE SKIP LOCKED))
-        RETURNING organization, bundle_id, subject_kind, subject, stamp, due_before, sealed_token, attempts,
+        RETURNING organization, bundle_id, subject_kind, subject, stamp, due_at, sealed_token, attempts,
             last_status, callback, ctid AS place
         """
     }
@@ -193,7 +201,7 @@ package enum AdServicesSweep {
     ///   - lease: 16 random bytes, never used before.
     ///   - leaseEnd: when others may take them; microseconds since 1970, as `now`.
     ///   - since: what was due before is left alone. A claim that goes on where the one before ended steps over nothing
-    ///     that was claimed: until a vacuum the index keeps all of it.
+    ///     that was claimed, and nothing that has ended: until a vacuum the index keeps all of it.
     ///   - untroubled: only those whose last ask, if there was one, got an answer.
     /// - Returns: the earliest due first.
     package static func claim(
@@ -212,7 +220,7 @@ package enum AdServicesSweep {
                         organization: try row.string("organization"), bundleID: try row.string("bundle_id"),
                         subjectKind: try row.string("subject_kind"), subject: try row.string("subject")),
                     lease: lease, leaseEnd: leaseEnd, receivedAt: try row.int64("stamp"),
-                    dueAt: try row.int64("due_before"),
+                    dueAt: try row.int64("due_at"),
                     sealedToken: try row.bytes("sealed_token"), attempts: try row.int64("attempts"),
                     lastStatus: try row.optionalInt64("last_status"), callback: try row.optionalString("callback"),
                     place: try row.string("place")))
@@ -239,7 +247,8 @@ package enum AdServicesSweep {
     private static func finish(
         _ indices: [Int], of swept: [SweptToken], _ statement: String, _ connection: PostgresConnection
     ) async throws(PostgresError) -> Set<Int> {
-        let result = try await connection.query(statement, Self.parameters(indices.map { swept[$0] }))
+        let those = indices.count == swept.count ? swept : indices.map { swept[$0] }
+        let result = try await connection.query(statement, Self.parameters(those))
         var held = Set<Int>(minimumCapacity: result.count)
         for row in result.rows {
             let number = Int(try row.int64("number"))
@@ -265,7 +274,9 @@ package enum AdServicesSweep {
         let row = try await connection.query(
             """
             SELECT count(*) AS due, min(due_at) AS oldest FROM (
-                SELECT due_at FROM adservices_tokens WHERE state = 'pending' AND due_at <= $1 ORDER BY due_at LIMIT $2
+                SELECT due_at FROM adservices_tokens
+                WHERE state = 'pending' AND due_at <= $1 AND (lease_end IS NULL OR lease_end <= $1)
+                ORDER BY due_at LIMIT $2
             ) AS waiting
             """, [.int64(now), .int64(mostCounted)]
         ).first
@@ -310,7 +321,7 @@ package enum AdServicesSweep {
             ORDER BY t.organization, t.bundle_id, t.subject_kind, t.subject FOR UPDATE OF t
         )
         UPDATE adservices_tokens AS t SET
-            state = n.state, due_at = n.due_at, due_before = NULL, lease = NULL, ended_at = n.ended_at,
+            state = n.state, due_at = n.due_at, lease = NULL, lease_end = NULL, ended_at = n.ended_at,
             sealed_token = CASE WHEN n.state = 'pending' THEN t.sealed_token END,
             attempts = t.attempts + n.attempts, asks = t.asks + n.asks,
             last_status = coalesce(n.last_status, t.last_status),
@@ -326,25 +337,34 @@ package enum AdServicesSweep {
         """
     }
 
+    /// By index: a closure that is handed a whole record copies it, with a dozen references, for each of the columns.
     private static func parameters(_ swept: [SweptToken]) -> [PostgresParameter] {
+        let payloads = swept.map(\.payload)
+        func texts(_ value: (Int) -> String?) -> PostgresParameter {
+            var array = PostgresArray(of: .text, capacity: swept.count)
+            for index in swept.indices { array.append(text: value(index)) }
+            return array.parameter
+        }
+        func int64s(_ value: (Int) -> Int64?) -> PostgresParameter {
+            var array = PostgresArray(of: .int64, capacity: swept.count)
+            for index in swept.indices { array.append(int64: value(index)) }
+            return array.parameter
+        }
         var leases = PostgresArray(of: .bytes, capacity: swept.count)
-        for one in swept { leases.append(bytes: one.token.lease) }
-        func ids(_ id: (AttributionPayload) -> Int64?) -> PostgresParameter {
-            .int64s(swept.map { $0.payload.flatMap(id) })
-        }
-        func texts(_ text: (AttributionPayload) -> String?) -> PostgresParameter {
-            .texts(swept.map { $0.payload.flatMap(text) })
-        }
+        for index in swept.indices { leases.append(bytes: swept[index].token.lease) }
         return [
-            .texts(swept.map(\.token.key.organization)), .texts(swept.map(\.token.key.bundleID)),
-            .texts(swept.map(\.token.key.subjectKind)), .texts(swept.map(\.token.key.subject)), leases.parameter,
-            .texts(swept.map { $0.ending?.rawValue ?? "pending" }), .int64s(swept.map(\.dueAt)),
-            .int64s(swept.map { $0.ask?.counts == true ? 1 : 0 }), .int64s(swept.map { $0.ask == nil ? 0 : 1 }),
-            .int64s(swept.map { $0.ask.map { Int64($0.status) } }), .int64s(swept.map { $0.ask?.at }),
-            .int64s(swept.map(\.endedAt)),
-            ids(\.orgID), ids(\.campaignID), ids(\.adGroupID), ids(\.keywordID), ids(\.adID), ids(\.creativeSetID),
-            texts(\.conversionType), texts(\.claimType), texts(\.countryOrRegion), texts(\.supplyPlacement),
-            ids(\.clickedAt), ids(\.impressionAt), texts(\.raw), .texts(swept.map(\.token.place)),
+            texts { swept[$0].token.key.organization }, texts { swept[$0].token.key.bundleID },
+            texts { swept[$0].token.key.subjectKind }, texts { swept[$0].token.key.subject }, leases.parameter,
+            texts { swept[$0].ending?.rawValue ?? "pending" }, int64s { swept[$0].dueAt },
+            int64s { swept[$0].ask?.counts == true ? 1 : 0 }, int64s { swept[$0].ask == nil ? 0 : 1 },
+            int64s { swept[$0].ask.map { Int64($0.status) } }, int64s { swept[$0].ask?.at },
+            int64s { swept[$0].endedAt },
+            int64s { payloads[$0]?.orgID }, int64s { payloads[$0]?.campaignID }, int64s { payloads[$0]?.adGroupID },
+            int64s { payloads[$0]?.keywordID }, int64s { payloads[$0]?.adID }, int64s { payloads[$0]?.creativeSetID },
+            texts { payloads[$0]?.conversionType }, texts { payloads[$0]?.claimType },
+            texts { payloads[$0]?.countryOrRegion }, texts { payloads[$0]?.supplyPlacement },
+            int64s { payloads[$0]?.clickedAt }, int64s { payloads[$0]?.impressionAt }, texts { payloads[$0]?.raw },
+            texts { swept[$0].token.place },
         ]
     }
 }

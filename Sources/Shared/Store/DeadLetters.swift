@@ -242,14 +242,15 @@ package enum DeadLetters {
                 """, filter.parameters + [.int64(id), .int64(Int64(limit))]))
     }
 
-    /// Notes what became of letters; a purge takes the payload with it.
+    /// Notes what became of letters; a purge takes the payload with it, and a retry that of an AdServices token: the queue
+    /// has the token now, and no copy of a credential shall outlive it.
     package static func mark(
         _ ids: [Int64], _ state: DeadLetterRecord.State, nowMicroseconds: Int64, _ connection: PostgresConnection
     ) async throws(PostgresError) {
         _ = try await connection.query(
             """
             UPDATE dead_letters SET state = $2, changed_at = $3,
-                payload = CASE WHEN $2 = 'purged' THEN ''::bytea ELSE payload END
+                payload = CASE WHEN $2 = 'purged' OR kind = 'adservices' THEN ''::bytea ELSE payload END
             WHERE id = ANY($1)
             """, [.int64s(ids), .text(state.rawValue), .int64(nowMicroseconds)])
     }
@@ -260,6 +261,25 @@ package enum DeadLetters {
     ) async throws(PostgresError) {
         _ = try await connection.query(
             "UPDATE dead_letters SET payload = $2 WHERE id = $1", [.int64(id), .bytes(payload)])
+    }
+
+    /// Letters that still hold an AdServices token received before a time, the oldest first, without their payloads.
+    /// - Parameter stamp: microseconds since 1970.
+    package static func tokens(
+        stampedBefore stamp: Int64, atMost limit: Int, _ connection: PostgresConnection
+    ) async throws(PostgresError) -> [DeadLetterRecord] {
+        try records(
+            await connection.query(
+                """
+                SELECT \(listColumns) FROM dead_letters
+                WHERE kind = 'adservices' AND octet_length(payload) > 0 AND stamp < $1 ORDER BY stamp LIMIT $2
+                """, [.int64(stamp), .int64(Int64(limit))]))
+    }
+
+    /// Takes the payloads of letters that `tokens` found. What they died of stays to be seen.
+    package static func erase(_ ids: [Int64], _ connection: PostgresConnection) async throws(PostgresError) {
+        _ = try await connection.query(
+            "UPDATE dead_letters SET payload = '' WHERE id = ANY($1)", [.int64s(ids)])
     }
 
     /// Forgets letters that died before a time, oldest first.

@@ -22,6 +22,7 @@ package struct Migration: Equatable, Sendable {
         Migration(number: 4, bytes: PackageResources._04_sql),
         Migration(number: 5, bytes: PackageResources._05_sql),
         Migration(number: 6, bytes: PackageResources._06_sql),
+        Migration(number: 7, bytes: PackageResources._07_sql),
     ]
 }
 

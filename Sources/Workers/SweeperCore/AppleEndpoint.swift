@@ -12,8 +12,12 @@ package struct AppleEndpoint: AdServicesEndpoint {
         self.url = url
     }
 
-    package func ask(_ token: [UInt8]) async -> AdServicesReply {
-        switch await caller.post(token, to: url) {
+    package func ask(_ token: [UInt8], tell: @escaping @Sendable (AdServicesReply) -> Void) {
+        caller.post(token, to: url) { tell(Self.reply($0)) }
+    }
+
+    private static func reply(_ result: HTTPCallResult) -> AdServicesReply {
+        switch result {
         case .answered(let answer):
             return .answered(
                 status: answer.status, retryAfterSeconds: answer.retryAfterSeconds, body: answer.body)

@@ -66,6 +66,7 @@ package final class Sweep: @unchecked Sendable {
     private var waiting: [ClaimedToken] = []
     private var inFlight = 0
     private var breaker = SweepBreaker()
+    private var standstills: StandstillWatch
     /// The last claim brought all that was wanted: there may be more.
     private var moreIsDue = false
     /// Where the next claim goes on: what was due before has been claimed.
@@ -98,6 +99,7 @@ package final class Sweep: @unchecked Sendable {
         self.configuration = configuration
         self.parts = parts
         lastLook = loop.time.monotonicNanoseconds
+        standstills = StandstillWatch(now: loop.time.monotonicNanoseconds)
     }
 
     // MARK: - The loop
@@ -105,6 +107,13 @@ package final class Sweep: @unchecked Sendable {
     /// Works until `stop`. What is asked then is waited for and written down, what isn't is given back. Call on the loop.
     package func run() async {
         loop.preconditionInLoop()
+        noteThatItRuns()
+        let watching = loop.spawn { [self] in
+            while !Task.isCancelled {
+                await loop.sleep(milliseconds: StandstillWatch.tickMilliseconds)
+                noteThatItRuns()
+            }
+        }
         while !isStopping {
             let look = await refill()
             startAsks()
@@ -112,6 +121,12 @@ package final class Sweep: @unchecked Sendable {
         }
         giveBackWaiting()
         while !isIdle { await waitForAlarm() }
+        watching.cancel()
+    }
+
+    private func noteThatItRuns() {
+        guard let gap = standstills.runs(at: loop.time.monotonicNanoseconds) else { return }
+        parts.log.warn("this process stood still; asks of that time don't count", ["ms": gap / 1_000_000])
     }
 
     /// Lets `run` end. Call on the loop.
@@ -139,9 +154,9 @@ package final class Sweep: @unchecked Sendable {
                 lastWholeLook = began
                 claimedUntil = 0
             }
-            let since = claimedUntil
+            let (since, now) = (claimedUntil, parts.clock.microseconds)
             let state = try await parts.claims.withConnection { connection throws(PostgresError) in
-                try await AdServicesSweep.state(since: since, connection)
+                try await AdServicesSweep.state(now: now, since: since, connection)
             }
             lastLook = loop.time.monotonicNanoseconds
             parts.clock.correct(databaseTime: state.databaseTime, took: (lastLook - began) / 1000)
@@ -158,12 +173,13 @@ package final class Sweep: @unchecked Sendable {
         let now = parts.clock.microseconds
         let poll = now + configuration.pollMicroseconds
         let heldUntil = max(state.heldUntil, results.unwrittenHold)
-        parts.metrics.paused.set(state.pausedAt == nil ? 0 : 1)
+        let isPaused = state.isPaused(at: now)
+        parts.metrics.paused.set(isPaused ? 1 : 0)
         parts.metrics.held.set(heldUntil > now ? 1 : 0)
         moreIsDue = false
-        guard state.pausedAt == nil else {
+        guard !isPaused else {
             giveBackWaiting()
-            return poll
+            return min(poll, state.pausedUntil ?? poll)
         }
         guard heldUntil <= now else {
             breaker.held()
@@ -232,14 +248,18 @@ package final class Sweep: @unchecked Sendable {
         }
         inFlight += 1
         let began = loop.time.monotonicNanoseconds
-        loop.spawn { [self] in
-            let reply = await parts.endpoint.ask(text)
+        parts.endpoint.ask(text) { [self] reply in
+            loop.preconditionInLoop()
             parts.metrics.asked(reply, microseconds: (loop.time.monotonicNanoseconds - began) / 1000)
-            ended(token, text, askedAt: now, reply)
+            // The tick may come later than what ended while the process stood still.
+            noteThatItRuns()
+            ended(token, text, askedAt: now, reply, stoodStill: standstills.stoodStill(since: began))
         }
     }
 
-    private func ended(_ token: ClaimedToken, _ text: [UInt8], askedAt: Int64, _ reply: AdServicesReply) {
+    private func ended(
+        _ token: ClaimedToken, _ text: [UInt8], askedAt: Int64, _ reply: AdServicesReply, stoodStill: Bool
+    ) {
         inFlight -= 1
         let verdict = AdServicesVerdict(reply, using: parser)
         tell(token, reply, verdict)
@@ -264,8 +284,10 @@ package final class Sweep: @unchecked Sendable {
             hold(seconds: min(retryAfter ?? Self.tooManySeconds, Self.longestHoldSeconds), reason: "too_many")
         } else if AdServicesVerdict.isOutage(reply) {
             // What was asked before a hold and fails after it says nothing new, nor does a token that failed before while
-            // others are answered.
-            if !isHeld, breaker.isProbing || !token.isTroubled, let seconds = breaker.failed() {
+            // others are answered, nor one that this process could not wait for.
+            if !isHeld, !(stoodStill && reply.status == 0), breaker.isProbing || !token.isTroubled,
+                let seconds = breaker.failed()
+            {
                 hold(seconds: seconds, reason: "unreachable")
             }
         } else if !isHeld {
@@ -356,8 +378,9 @@ extension Sweep {
         let age = (loop.time.monotonicNanoseconds - lastLook) / 1_000_000
         guard age < Self.staleLookMilliseconds else { return .bad("the table was not looked at since \(age) ms") }
         guard let state = lastState else { return .good }
-        if state.pausedAt != nil { return .level(0, "the sweep is paused by hand") }
-        if state.heldUntil > parts.clock.microseconds {
+        let now = parts.clock.microseconds
+        if state.isPaused(at: now) { return .level(0, "the sweep is paused by hand") }
+        if state.heldUntil > now {
             return .level(0, "nobody asks for a while: \(state.holdReason ?? "held")")
         }
         return .good

@@ -4,9 +4,12 @@ package import Store
 
 /// Who is asked about tokens.
 package protocol AdServicesEndpoint: Sendable {
-    /// Asks once and returns within the deadline, 10 s at the most.
-    /// - Parameter token: its text, which must not be logged.
-    func ask(_ token: [UInt8]) async -> AdServicesReply
+    /// Asks once. Called on the sweep's loop.
+    /// - Parameters:
+    ///   - token: its text, which must not be logged.
+    ///   - tell: called once on that loop, after this has returned, within the deadline, 10 s at the most. A task that waited
+    ///     for each ask would be a twentieth of the sweep's own work.
+    func ask(_ token: [UInt8], tell: @escaping @Sendable (AdServicesReply) -> Void)
 }
 
 /// Who is told how the questions ended of tokens that came with a callback.

@@ -23,7 +23,9 @@ struct DeadLetterCopier: Sendable {
     private static let tidyEveryPasses = 60
     /// How long Postgres keeps letters, whatever became of them: a month to find out what went wrong.
     static let keptMicroseconds: Int64 = 30 * 86_400_000_000
-    /// Old letters forgotten by one statement.
+    /// Apple exchanges an AdServices token for 24 hours; after that its letter has no use for it.
+    static let tokenKeptMicroseconds: Int64 = 86_400_000_000
+    /// Old letters forgotten or erased by one statement.
     private static let forgottenAtOnce = 500
 
     func runUntilCancelled() async {
@@ -88,6 +90,29 @@ struct DeadLetterCopier: Sendable {
                     diedBefore: oldest, atMost: Self.forgottenAtOnce, connection)
             }
         } while went == Self.forgottenAtOnce
+        try await eraseTokens()
+    }
+
+    /// In Redis first, so that a failure between the two is made good by the next try.
+    private func eraseTokens() async throws {
+        let oldest = loop.time.wallMicroseconds - Self.tokenKeptMicroseconds
+        var letters: [DeadLetterRecord]
+        repeat {
+            letters = try await postgres.withConnection { connection throws(PostgresError) in
+                try await DeadLetters.tokens(stampedBefore: oldest, atMost: Self.forgottenAtOnce, connection)
+            }
+            guard !letters.isEmpty else { return }
+            for letter in letters {
+                guard let lane = Lane(name: letter.lane), (0..<Int64(partitions)).contains(letter.partition)
+                else { continue }
+                try await streams.remove([letter.entry], Int(letter.partition), lane)
+            }
+            let ids = letters.map(\.id)
+            try await postgres.withConnection { connection throws(PostgresError) in
+                try await DeadLetters.erase(ids, connection)
+            }
+            log.info("old tokens of dead letters erased", ["count": ids.count])
+        } while letters.count == Self.forgottenAtOnce
     }
 
     /// A letter whose header can't be read is of no organization and no kind, and has stamp 0.

@@ -11,6 +11,8 @@ import harness
 AT_ONCE = 256
 # As many as the sweeper claims at once (Sweep.claimSize).
 MOST_CLAIMED = 4 * AT_ONCE
+CLAIMED = (128, 500, MOST_CLAIMED)
+CLAIMS = 13
 # What the server waits with each answer, so that so many really are in flight. It allows for 51,200 exchanges/s.
 ANSWER_MILLISECONDS = 5
 
@@ -89,11 +91,15 @@ def measure(bench):
     claims = {}
     for count in pending:
         bench.bench_main("tokens", *target, "--overdue", str(count), core=None)
-        for limit in (128, MOST_CLAIMED):
-            if limit * 17 > count:
+        left = count
+        for limit in CLAIMED:
+            # One more, which is not counted.
+            if limit * (CLAIMS + 1) > left:
                 continue
+            left -= limit * (CLAIMS + 1)
             title = f"claim of {limit:,}, {count:,} pending, ms"
-            claims[title] = bench.bench_main("claim", *target, "--limit", str(limit), core=0)
+            claims[title] = bench.bench_main("claim", *target, "--limit", str(limit), "--claims", str(CLAIMS),
+                                              core=0)
             bench.progress(f"{title}: {claims[title]['median']:.1f}")
     found.variants.update(claims)
     found.notes = [f"{tokens:,} tokens of 384 bytes are due, {later:,} more are pending and not due; the server waits "
