@@ -48,7 +48,8 @@ os.setsid()
 os.execvp(sys.argv[1], sys.argv[1:])'
 start() { # start <data> <port>: sets `group`, the pid of make and of its process group
     : >"$temporary/out" # the job below opens it a moment later
-    RATCHET_DATA=$1 RATCHET_INGRESS_PORT=$2 python3 -c "$as_on_a_terminal" make --no-print-directory run \
+    # A setting that is given here alone shows whether <data>/ratchet was told of it.
+    RATCHET_DATA=$1 RATCHET_INGRESS_PORT=$2 RATCHET_PG_SCHEMA=elsewhere python3 -c "$as_on_a_terminal" make --no-print-directory run \
         >"$temporary/out" 2>&1 </dev/null &
     group=$!
     groups+=("$group")

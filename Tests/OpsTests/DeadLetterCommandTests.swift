@@ -382,6 +382,7 @@ import Wire
         // A Redis that was wiped knows of no stamp at all.
         _ = try await rig.command(["DEL", .text(rig.keys.clock(0))])
         #expect(try await rig.installation.json("jobs", "show", "0-4")["state"] == .string("absent"))
+        #expect(await rig.run("jobs", "show", "0-9007199254740991").exitCode == 4)
         // A letter tells that there was one.
         let id = try await rig.bury(6...6)[0]
         _ = await rig.run("dead", "purge", "--yes", "\(id)")

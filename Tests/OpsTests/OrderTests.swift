@@ -140,6 +140,30 @@ import Testing
         #expect(try await audit(installation) == rows)
     }
 
+    /// A Redis that was wiped has forgotten both; one was given again since.
+    @Test func liftingAllLiftsWhatPostgresAloneHas() async throws {
+        let installation = try await TestInstallation.make()
+        for (target, action) in [("write", "pause"), ("verify", "drain")] {
+            try await installation.store {
+                try await LaneOrders.put(
+                    LaneOrderRecord(
+                        scope: "lane", target: target, action: action, owner: "o", reason: "r", until: nil, createdAt: 1
+                    ),
+                    $0)
+            }
+        }
+        _ = await installation.run("queues", "pause", "--kind", "identify", "--reason", "r")
+        let drains = await installation.run("queues", "resume", "--all", "--only", "drain")
+        #expect(drains == .init(text: "lane verify is open for intake again\n"))
+        #expect(try await copied(installation) == ["kind:identify", "lane:write"])
+        let away = ["RATCHET_PG": "host=/tmp/ratchet-no-such-folder user=postgres dbname=postgres"]
+        let half = await installation.run(["queues", "resume", "--all"], environment: away)
+        #expect(half.exitCode == 0 && half.errors.contains("lift all again then"), "\(half)")
+        let all = await installation.run("queues", "resume", "--all")
+        #expect(all.exitCode == 0 && all.text.contains("lane write goes on"), "\(all)")
+        #expect(try await copied(installation).isEmpty)
+    }
+
     /// Without Postgres nobody knows whether it has the order. A writer finds out, and what was none leaves no row.
     @Test func liftingWhatDoesNotStandInRedisIsLeftToAWriterWhilePostgresIsAway() async throws {
         let installation = try await TestInstallation.make()

@@ -49,7 +49,7 @@ import Testing
         try await withReplica { installation, there in
             let lines = [
                 ["queues", "orders"], ["jobs", "show", "0-1000000"], ["jobs", "show", "0-1999999"],
-                ["queues", "purge", "--lane", "write"], ["dead", "list"], ["queues", "resume", "--kind", "attribute"],
+                ["queues", "purge", "--lane", "write"], ["dead", "list"],
             ]
             for line in lines {
                 let output = await installation.run(line, environment: there, time: SystemTime())
@@ -69,7 +69,9 @@ import Testing
             let before = await installation.run("audit", "list")
             for line in [
                 ["queues", "pause", "--lane", "verify", "--reason", "r"], ["queues", "resume", "--lane", "write"],
-                ["queues", "resume", "--all"], ["queues", "drain", "--lane", "verify", "--reason", "r"],
+                ["queues", "resume", "--all"], ["queues", "resume", "--kind", "attribute"],
+                ["queues", "promote", "--lane", "verify"], ["dead", "retry", "--all"],
+                ["queues", "drain", "--lane", "verify", "--reason", "r"],
                 ["queues", "promote", "--lane", "write"],
                 ["queues", "purge", "--lane", "write", "--reason", "r", "--yes"],
             ] {

@@ -389,7 +389,9 @@ class Run:
         self.say("migrating")
         self.admin("migrate")
         self.create_demo()
-        self.write_wrapper(settings)
+        # What Ratchet itself reads; the rest concerns only this command.
+        self.write_wrapper({name: value for name, value in {**kept, **settings}.items()
+                            if name.startswith("RATCHET_") and name not in ("RATCHET_BIN_DIR", "RATCHET_SHARED")})
 
         self.check_port()
         self.say("starting ingress, verifier, writer and sweeper")

@@ -218,7 +218,7 @@ extension Administration {
         _ filter: DeadLetterFilter, _ goal: DeadLetterRecord.State, _ progress: @Sendable (BulkResult) -> Void,
         _ work: @escaping Work
     ) async throws(OpsError) -> BulkResult {
-        let streams = DeadLetterStreams(client: try await installation.withRedis { $0 }, keys: installation.keys)
+        let streams = DeadLetterStreams(client: try await installation.withPrimary { $0 }, keys: installation.keys)
         var result = try await start(filter, goal)
         do throws(OpsError) {
             while true {

@@ -66,7 +66,7 @@ extension Administration {
         try Self.checkTarget(.lane, name)
         guard let lane = Lane(name: name) else { return (0, 0) }
         let keys = installation.keys
-        let (moved, total) = try await installation.withRedis { client in
+        let (moved, total) = try await installation.withPrimary { client in
             let statistics = try await QueueStatistics(client: client, keys: keys).lanes()
             let total = statistics.first { $0.lane == lane }?.due ?? 0
             let moved = try await DelayedJobs(client: client, keys: keys).promote(lane) { progress($0, total) }

@@ -85,7 +85,7 @@ extension Administration {
         let meant = QueueTarget(scope, target)
         return try await resume {
             meant.isMeant(by: $0) && (action == nil || $0.action == action)
-        } unlisted: {
+        } named: {
             (scope, target, action.map { [$0] } ?? QueueOrder.Action.allCases)
         }
     }
@@ -94,18 +94,18 @@ extension Administration {
     package func resumeAll(only action: QueueOrder.Action? = nil) async throws(OpsError) -> OrderOutcome {
         try await resume {
             action == nil || $0.action == action
-        } unlisted: {
+        } named: {
             nil
         }
     }
 
-    /// - Parameter unlisted: what to lift even when the queue does not have it: Postgres may still have it.
+    /// - Parameter named: what is lifted when neither the queue has it nor Postgres can be asked; nil for all there is.
     private func resume(
         _ isMeant: @escaping @Sendable (QueueOrder) -> Bool,
-        unlisted: @escaping @Sendable () -> (QueueOrder.Scope, String, [QueueOrder.Action])?
+        named: @escaping @Sendable () -> (QueueOrder.Scope, String, [QueueOrder.Action])?
     ) async throws(OpsError) -> OrderOutcome {
         let (keys, actor) = (installation.keys, actor)
-        let lifted = try await installation.withRedis { client in
+        let lifted = try await installation.withPrimary { client in
             let orders = QueueOrders(client: client, keys: keys)
             let standing = try await orders.list().filter(isMeant)
             for order in standing {
@@ -114,45 +114,59 @@ extension Administration {
             return standing
         }
         var outcome = OrderOutcome(orders: lifted)
-        if lifted.isEmpty {
-            guard let (scope, target, actions) = unlisted() else { return outcome }
-            guard let known = try await liftUnlisted(scope, target, actions) else {
-                outcome.warnings.append("nothing of it is in Redis; what Postgres has of it a writer lifts there later")
-                return outcome
+        let named = named()
+        if lifted.isEmpty || named == nil {
+            if let known = try await liftUnlisted(isMeant, named, but: lifted) {
+                outcome.orders += known
+            } else {
+                outcome.warnings.append(
+                    named == nil
+                        ? "what Postgres alone has stands until it is back: lift all again then"
+                        : "nothing of it is in Redis; what Postgres has of it a writer lifts there later")
             }
-            guard !known.isEmpty else { return outcome }
-            outcome.orders = known
         }
+        guard !outcome.orders.isEmpty else { return outcome }
         if let warning = await copyOrders() { outcome.warnings.append(warning) }
         return outcome
     }
 
     /// Lifts what a Redis that was wiped has forgotten and Postgres has. Where neither has it, nothing is changed.
-    /// - Returns: what Postgres had; nil when it is away: the lifting is then noted for a writer.
+    /// - Parameters:
+    ///   - named: as of `resume`.
+    ///   - lifted: what was lifted just now, which Postgres may still have.
+    /// - Returns: what Postgres had; nil when it is away: the lifting of what is named is then noted for a writer.
     private func liftUnlisted(
-        _ scope: QueueOrder.Scope, _ target: String, _ actions: [QueueOrder.Action]
+        _ isMeant: @escaping @Sendable (QueueOrder) -> Bool,
+        _ named: (scope: QueueOrder.Scope, target: String, actions: [QueueOrder.Action])?, but lifted: [QueueOrder]
     ) async throws(OpsError) -> [QueueOrder]? {
+        let now = nowMicroseconds
         var known: [QueueOrder]?
         do throws(OpsError) {
-            let now = nowMicroseconds
             known = try await installation.withPostgres { connection in
                 try await LaneOrders.list(nowMicroseconds: now, connection).compactMap { record in
-                    guard record.scope == scope.rawValue, record.target.utf8.elementsEqual(target.utf8),
-                        let action = QueueOrder.Action(rawValue: record.action), actions.contains(action)
+                    guard let action = QueueOrder.Action(rawValue: record.action),
+                        let scope = QueueOrder.Scope(rawValue: record.scope)
                     else { return nil }
                     return QueueOrder(
-                        action, scope: scope, target: target, owner: record.owner, reason: record.reason,
+                        action, scope: scope, target: record.target, owner: record.owner, reason: record.reason,
                         at: record.createdAt / 1000, until: record.until.map { $0 / 1000 })
                 }
+            }.filter { order in
+                isMeant(order)
+                    && !lifted.contains {
+                        QueueTarget($0.scope, $0.target).isMeant(by: order) && $0.action == order.action
+                    }
             }
         } catch  where error.code == .dependencyAway {
             known = nil
         }
-        let (lifting, stands) = (known?.map(\.action) ?? actions, known != nil)
-        let (keys, actor) = (installation.keys, actor)
-        try await installation.withRedis { client in
+        let lifting =
+            known?.map { ($0.scope, $0.target, $0.action) }
+            ?? named.map { named in named.actions.map { (named.scope, named.target, $0) } } ?? []
+        let (keys, actor, stands) = (installation.keys, actor, known != nil)
+        try await installation.withPrimary { client in
             let orders = QueueOrders(client: client, keys: keys)
-            for action in lifting {
+            for (scope, target, action) in lifting {
                 _ = try await orders.resume(scope, target, owner: actor, lifting: action, stands: stands)
             }
         }

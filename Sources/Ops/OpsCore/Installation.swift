@@ -67,6 +67,22 @@ package final class Installation: Sendable {
         }
     }
 
+    /// As `withRedis`, for what changes the queue: a read-only replica is refused also where nothing would be written, since
+    /// it may not have heard yet of what there is.
+    func withPrimary<Value: Sendable>(
+        _ body: @escaping @Sendable (RedisClient) async throws -> Value
+    ) async throws(OpsError) -> Value {
+        try await withRedis { client in
+            for node in try await client.everyPrimary(["ROLE"]) {
+                // A server that hides its role says itself what it does not take.
+                if (try? node.reply.get())?.elements?.first?.text == "slave" {
+                    throw RedisError(code: .server("READONLY"), message: "it is a replica")
+                }
+            }
+            return try await body(client)
+        }
+    }
+
     private func redisClient() throws(RedisError) -> RedisClient {
         let address = try RedisAddress(settings.redisURL)
         return redis.withLock { slot in

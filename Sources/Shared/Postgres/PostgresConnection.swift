@@ -310,7 +310,8 @@ package final class PostgresConnection: @unchecked Sendable {
         let detail = String(cString: clibpq_result_detail(raw))
         let constraint = String(cString: clibpq_result_constraint(raw))
         var message = String(cString: clibpq_result_message(raw)).split(separator: "\n").joined(separator: "; ")
-        if !detail.isEmpty { message += ": " + detail }
+        // The detail of a violated constraint (class 23) is the row with all its values: what nobody may keep or log.
+        if !detail.isEmpty, !sqlstate.hasPrefix("23") { message += ": " + detail }
         return PostgresError(
             sqlstate.isEmpty ? .connection : .server, sqlstate: sqlstate.isEmpty ? nil : sqlstate, message,
             constraint: constraint.isEmpty ? nil : constraint)

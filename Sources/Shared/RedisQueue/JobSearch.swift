@@ -37,6 +37,9 @@ package struct JobSearch: Sendable {
     /// A job in its first lane has an entry of the very millisecond of its stamp, unless stamps run ahead of the clock.
     private static let nearMilliseconds: Int64 = 2
 
+    /// A stamp is the time of its acceptance, pushed on at most by a burst; no two clocks differ by so much.
+    private static let mostAheadSeconds: Int64 = 3_600
+
     private let client: RedisClient
     private let keys: QueueKeys
 
@@ -49,8 +52,13 @@ package struct JobSearch: Sendable {
     /// time, and else among the first 4,096 entries of each stream. Of the dead it looks at those that are not known to
     /// be in Postgres; the others are Postgres' to say.
     package func find(_ partition: Int, stamp: Int64) async throws(RedisError) -> Finding {
-        let last = try await client.command(["GET", .text(keys.clock(partition))]).int64
-        // A wiped Redis has no clock, and knows nothing of earlier jobs.
+        let clock = RedisArgument.text(keys.clock(partition))
+        var last = try await client.command(["GET", clock]).int64
+        if last == nil {
+            // A wiped Redis has no clock, and knows nothing of earlier jobs. What is to come it has not had either.
+            let time = try await client.command(["TIME"], near: clock).elements?.first?.text.flatMap { Int64($0) }
+            last = time.map { ($0 + Self.mostAheadSeconds) * 1_000_000 }
+        }
         if let last, stamp > last { return .neverAccepted }
         var searched = 0
         // A job that moves between two looks may slip through; hardly twice.
