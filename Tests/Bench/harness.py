@@ -300,13 +300,16 @@ class Bench:
         if user and os.geteuid() == 0:
             entry = pwd.getpwnam(user)
             wrapper += [f"--reuid={entry.pw_uid}", f"--regid={entry.pw_gid}", "--init-groups"]
+        # Whoever killed this process before its child asked to be told of that has left an orphan, which ends itself.
+        wrapper += ["--", "sh", "-c", '[ "$PPID" = "$0" ] && exec "$@"', str(os.getpid())]
         pin = [] if core is None else ["taskset", "-c", str(core), *self._ahead]
         self._number += 1
         path = os.path.join(self.log_folder, f"{self._number:03}-{name}.log")
         with self._uninterrupted(), open(path, "ab") as log:
             child = subprocess.Popen(
-                pin + wrapper + ["--", *map(str, argv)], env={**os.environ, **(env or {})}, cwd=cwd or self.run_folder,
-                stdin=subprocess.DEVNULL, stdout=output or log, stderr=log, start_new_session=True)
+                pin + wrapper + [str(part) for part in argv], env={**os.environ, **(env or {})},
+                cwd=cwd or self.run_folder, stdin=subprocess.DEVNULL, stdout=output or log, stderr=log,
+                start_new_session=True)
             process = Process(self, name, child, path, stop_signal)
             self.processes.append(process)
             self._tell_guard(f"+{child.pid}")
