@@ -83,26 +83,20 @@ extension Administration {
     ) async throws(OpsError) -> OrderOutcome {
         try Self.checkTarget(scope, target)
         let meant = QueueTarget(scope, target)
-        return try await resume {
+        return try await resume(named: (scope, target, action.map { [$0] } ?? QueueOrder.Action.allCases)) {
             meant.isMeant(by: $0) && (action == nil || $0.action == action)
-        } named: {
-            (scope, target, action.map { [$0] } ?? QueueOrder.Action.allCases)
         }
     }
 
     /// Lifts all orders.
     package func resumeAll(only action: QueueOrder.Action? = nil) async throws(OpsError) -> OrderOutcome {
-        try await resume {
-            action == nil || $0.action == action
-        } named: {
-            nil
-        }
+        try await resume(named: nil) { action == nil || $0.action == action }
     }
 
     /// - Parameter named: what is lifted when neither the queue has it nor Postgres can be asked; nil for all there is.
     private func resume(
-        _ isMeant: @escaping @Sendable (QueueOrder) -> Bool,
-        named: @escaping @Sendable () -> (QueueOrder.Scope, String, [QueueOrder.Action])?
+        named: (scope: QueueOrder.Scope, target: String, actions: [QueueOrder.Action])?,
+        _ isMeant: @escaping @Sendable (QueueOrder) -> Bool
     ) async throws(OpsError) -> OrderOutcome {
         let (keys, actor) = (installation.keys, actor)
         let lifted = try await installation.withPrimary { client in
@@ -114,7 +108,6 @@ extension Administration {
             return standing
         }
         var outcome = OrderOutcome(orders: lifted)
-        let named = named()
         if lifted.isEmpty || named == nil {
             if let known = try await liftUnlisted(isMeant, named, but: lifted) {
                 outcome.orders += known
@@ -143,14 +136,11 @@ extension Administration {
         var known: [QueueOrder]?
         do throws(OpsError) {
             known = try await installation.withPostgres { connection in
-                try await LaneOrders.list(nowMicroseconds: now, connection).compactMap { record in
-                    guard let action = QueueOrder.Action(rawValue: record.action),
-                        let scope = QueueOrder.Scope(rawValue: record.scope)
-                    else { return nil }
-                    return QueueOrder(
-                        action, scope: scope, target: record.target, owner: record.owner, reason: record.reason,
-                        at: record.createdAt / 1000, until: record.until.map { $0 / 1000 })
-                }
+                try await LaneOrders.list(nowMicroseconds: now, connection)
+            }.compactMap {
+                QueueOrder(
+                    action: $0.action, scope: $0.scope, target: $0.target, owner: $0.owner, reason: $0.reason,
+                    atMicroseconds: $0.createdAt, untilMicroseconds: $0.until)
             }.filter { order in
                 isMeant(order)
                     && !lifted.contains {

@@ -40,6 +40,17 @@ package struct QueueOrder: Equatable, Sendable {
         self.until = until
     }
 
+    /// One as Postgres keeps it; nil when it is written in words that this version does not know.
+    package init?(
+        action: String, scope: String, target: String, owner: String, reason: String, atMicroseconds: Int64,
+        untilMicroseconds: Int64?
+    ) {
+        guard let action = Action(rawValue: action), let scope = Scope(rawValue: scope) else { return nil }
+        self.init(
+            action, scope: scope, target: target, owner: owner, reason: reason, at: atMicroseconds / 1000,
+            until: untilMicroseconds.map { $0 / 1000 })
+    }
+
     /// Scope and target as the scripts name them.
     package var name: String { Self.name(scope, target) }
 

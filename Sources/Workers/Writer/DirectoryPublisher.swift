@@ -86,12 +86,9 @@ struct DirectoryPublisher: Sendable {
     }
 
     private static func order(_ record: LaneOrderRecord) -> QueueOrder? {
-        guard let action = QueueOrder.Action(rawValue: record.action),
-            let scope = QueueOrder.Scope(rawValue: record.scope)
-        else { return nil }
-        return QueueOrder(
-            action, scope: scope, target: record.target, owner: record.owner, reason: record.reason,
-            at: record.createdAt / 1000, until: record.until.map { $0 / 1000 })
+        QueueOrder(
+            action: record.action, scope: record.scope, target: record.target, owner: record.owner,
+            reason: record.reason, atMicroseconds: record.createdAt, untilMicroseconds: record.until)
     }
 
     /// What operators ordered while Postgres was away, or did not get to copy themselves. It comes before the seed,
